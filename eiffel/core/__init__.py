@@ -1,0 +1,1 @@
+"""The shared scheduling core: arrays in, arrays out; numpy and scipy only."""
