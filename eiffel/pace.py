@@ -1,0 +1,248 @@
+"""Pace: how many local steps (tau) a device does before it meets the others again.
+
+A pace proposes tau for the coming round before anybody is chosen (so that costs can be predicted), may refine
+it for the cohort, and learns from what came back. Few local steps mean many exchanges (bytes), many local
+steps mean that devices drift apart where their data disagree.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eiffel.core.model import Floats, Ints, Outcomes, Plan, Snapshot
+from eiffel.select.candidates import Tempo
+
+
+class Pace(Protocol):
+    """A rule for local steps: frozen numbers, pure functions.
+
+    sums: the rule reads the plain sum of the updates (a row of `Weigh`). gradients: it needs the devices'
+    gradients (an upload of the model's size more, charged as such).
+    """
+
+    @property
+    def sums(self) -> bool:
+        """Whether `learn` reads the plain sum of the updates."""
+        ...
+
+    @property
+    def gradients(self) -> bool:
+        """Whether devices must report the gradient of the incoming model."""
+        ...
+
+    def init(self) -> Any:
+        """The state before the first round."""
+        ...
+
+    def tempo(self, state: Any) -> Tempo:
+        """tau proposed for the coming round, and what selection and aggregation may know of the pace."""
+        ...
+
+    def learn(
+        self, state: Any, snapshot: Snapshot, plan: Plan, outcomes: Outcomes, total: Floats | None
+    ) -> Any:
+        """The state after a round. total: (P,) plain sum of the counted updates, where `sums` asks for it."""
+        ...
+
+    def notes(self, state: Any) -> dict[str, float]:
+        """Figures of the state that belong in the record."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """The same number of local steps in every round: FedAvg (McMahan et al. 2017)."""
+
+    steps: int = 5
+    sums: bool = field(default=False, init=False)
+    gradients: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what no device can do."""
+        if self.steps < 1:
+            raise ValueError(f"pace.steps is {self.steps}; a device does at least 1 local step")
+
+    def init(self) -> None:
+        """No state."""
+
+    def tempo(self, state: None) -> Tempo:
+        """tau as configured."""
+        return Tempo(self.steps)
+
+    def learn(
+        self, state: None, snapshot: Snapshot, plan: Plan, outcomes: Outcomes, total: Floats | None
+    ) -> None:
+        """Nothing to learn."""
+
+    def notes(self, state: None) -> dict[str, float]:
+        """tau."""
+        return {"tau": float(self.steps)}
+
+
+@dataclass(frozen=True, slots=True)
+class EiffelPaceState:
+    """steps: tau. signal: S, NaN before it is known. cap: largest useful tau, NaN before it is known.
+    grown, frozen: flags of the rule. since: rounds since tau last changed. round: rounds seen.
+    losses: (2 window,) mean first-minibatch losses of the latest rounds, oldest first, NaN where unknown.
+    """
+
+    steps: int
+    signal: float
+    cap: float
+    grown: bool
+    frozen: bool
+    since: int
+    round: int
+    losses: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class EiffelPace:
+    """Eiffel's pace (our reconstruction): grow tau while the devices agree, halve it where they do not.
+
+    A_t  = (|sum u|^2 - sum |u_k|^2) / ((K - 1) sum |u_k|^2)      mean pairwise inner product / mean square
+    S_t  = smoothed K A / (1 - A)                                 signal over noise of the averaged update
+    cap  = smoothed (mean exchange cost / mean step cost)         never compute longer than one exchange costs
+
+    - plateau: every `window` rounds, if the mean first-minibatch loss of the last window exceeds
+      (1 - gain) x the mean of the window before: tau halves and never grows again;
+    - else, while not frozen, S > high: tau doubles;
+    - else, while not frozen and before it ever grew, S < low, `patience` rounds since tau changed: halve;
+    - always tau <= cap: if progress grows like sqrt(tau), progress per cost peaks where tau steps cost as
+      much as one exchange.
+
+    S is never used to shrink a tau that has grown: late in training it falls on every data set, although a
+    large tau still pays; the plateau test does that. A needs only the sum of the updates and K scalars, so it
+    survives streaming and secure aggregation. start, high, low, window, gain, limit: numbers of the rule.
+    """
+
+    start: int = 4
+    high: float = 1.0
+    low: float = 0.5
+    smoothing: float = 0.7
+    cap_smoothing: float = 0.9
+    window: int = 20
+    gain: float = 0.02
+    patience: int = 3
+    grow: bool = True
+    plateau: bool = True
+    limit: int = 10_000
+    sums: bool = field(default=True, init=False)
+    gradients: bool = field(default=False, init=False)
+
+    def init(self) -> EiffelPaceState:
+        """tau at its start, nothing known."""
+        losses = np.full(2 * self.window, np.nan)
+        return EiffelPaceState(self.start, math.nan, math.nan, False, False, self.patience, 0, losses)
+
+    def tempo(self, state: EiffelPaceState) -> Tempo:
+        """tau, the alignment share S / (1 + S), and whether tau has grown."""
+        signal = max(0.0, state.signal) if math.isfinite(state.signal) else 0.0
+        return Tempo(state.steps, signal / (1.0 + signal), state.grown)
+
+    def notes(self, state: EiffelPaceState) -> dict[str, float]:
+        """tau, signal S, alignment alpha and cap."""
+        tempo = self.tempo(state)
+        notes = {
+            "tau": float(state.steps),
+            "alignment": tempo.alignment,
+            "signal": state.signal,
+            "cap": state.cap,
+        }
+        return {key: value for key, value in notes.items() if math.isfinite(value)}
+
+    def learn(
+        self, state: EiffelPaceState, snapshot: Snapshot, plan: Plan, outcomes: Outcomes, total: Floats | None
+    ) -> EiffelPaceState:
+        """One round of the rule, as written above."""
+        if not plan.chosen.size:
+            return state
+        counted = outcomes.trained.sumsq[outcomes.trained.weights.any(0)]
+        state = replace(
+            state,
+            round=state.round + 1,
+            since=state.since + 1,
+            cap=_smooth(state.cap, breakeven(snapshot, plan), self.cap_smoothing),
+            losses=np.append(state.losses[1:], _mean(outcomes.trained.reports.first_loss)),
+        )
+        if total is not None and counted.size > 1:
+            signal = signal_to_noise(float(total @ total), counted)
+            state = replace(state, signal=_smooth(state.signal, signal, self.smoothing))
+        return self._adapt(state)
+
+    def _adapt(self, state: EiffelPaceState) -> EiffelPaceState:
+        steps = state.steps
+        if self.plateau and state.round % self.window == 0 and self._stalled(state.losses):
+            return self._set(replace(state, frozen=True), steps // 2)
+        if self.grow and not state.frozen:
+            if state.signal > self.high:
+                return self._set(replace(state, grown=True), steps * 2)
+            if not state.grown and state.signal < self.low and state.since >= self.patience:
+                return self._set(state, steps // 2)
+        return self._set(state, steps)
+
+    def _stalled(self, losses: NDArray[np.float64]) -> bool:
+        before, now = losses[: self.window], losses[self.window :]
+        # NaN (a window not full yet) compares false: no plateau before two windows are known.
+        return bool(now.mean() > (1 - self.gain) * before.mean())
+
+    def _set(self, state: EiffelPaceState, steps: int) -> EiffelPaceState:
+        cap = math.floor(state.cap) if math.isfinite(state.cap) else self.limit
+        steps = max(1, min(steps, cap, self.limit))
+        return replace(state, steps=steps, since=0 if steps != state.steps else state.since)
+
+
+def signal_to_noise(total_sq: float, sumsq: Floats) -> float:
+    """K A / (1 - A) of K updates, from |sum u|^2 and the |u_k|^2; A is the unbiased alignment.
+
+    Two updates (1, 0) and (1, 1): |sum|^2 = 5, sum of squares 1 + 2 = 3, A = (5 - 3)/(1 * 3) = 2/3,
+    and the signal is 2 (2/3)/(1/3) = 4.
+
+    >>> round(signal_to_noise(5.0, np.array([1.0, 2.0])), 9)
+    4.0
+    """
+    k, energy = sumsq.size, float(sumsq.sum())
+    if k < 2 or energy <= 0:
+        return 0.0
+    alignment = (total_sq - energy) / ((k - 1) * energy)
+    return k * alignment / max(1.0 - alignment, 1e-9)
+
+
+def breakeven(snapshot: Snapshot, plan: Plan) -> float:
+    """The tau whose computing costs the cohort as much as one exchange: half by time, half by energy."""
+    who = plan.chosen
+    ratios = [
+        _ratio(snapshot.exchange_s[who], snapshot.step_s[who]),
+        _ratio(snapshot.exchange_j[who], snapshot.step_j[who]),
+    ]
+    known = [r for r in ratios if math.isfinite(r)]
+    return max(1.0, sum(known) / len(known)) if known else math.nan
+
+
+def _ratio(exchange: NDArray[np.float32], step: NDArray[np.float32]) -> float:
+    """Mean over mean; NaN where a step costs nothing that is known."""
+    per_step = float(step.mean(dtype=np.float64))
+    return float(exchange.mean(dtype=np.float64)) / per_step if per_step > 0 else math.nan
+
+
+def _smooth(old: float, new: float, keep: float) -> float:
+    """Exponential moving average whose first value is taken as it is; unknown values change nothing."""
+    if not math.isfinite(new):
+        return old
+    return new if math.isnan(old) else keep * old + (1 - keep) * new
+
+
+def _mean(values: Floats) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if known.size else math.nan
+
+
+PACES: dict[str, type[Pace]] = {"fixed": Fixed, "eiffel": EiffelPace}
+"""Paces by the name that strategy cards use."""
+
+__all__ = ["PACES", "EiffelPace", "Fixed", "Ints", "Pace", "signal_to_noise"]

@@ -1,0 +1,19 @@
+"""Device selection: one file a rule. A rule sees candidates as arrays and returns which of them train.
+
+    chosen, score = rule.choose(state, candidates, k, rng)
+
+A rule is a frozen dataclass of its own numbers (what a strategy card sets); its state is another.
+"""
+
+from eiffel.select.candidates import Candidates, Select, Tempo
+from eiffel.select.eiffel import EiffelSelect
+from eiffel.select.uniform import SizeWeighted, Uniform
+
+RULES: dict[str, type[Select]] = {
+    "uniform": Uniform,
+    "size": SizeWeighted,
+    "eiffel": EiffelSelect,
+}
+"""Selection rules by the name that strategy cards use."""
+
+__all__ = ["RULES", "Candidates", "EiffelSelect", "Select", "SizeWeighted", "Tempo", "Uniform"]
