@@ -1,4 +1,4 @@
-"""What is measured: fairness over devices, cost to a target, and how sure a comparison is. numpy only.
+"""What is measured: fairness over devices, cost to a target, and how sure a comparison is.
 
 Every fairness measure takes `x`, one value per device, (N,), and weighs every device alike, whatever the
 size of its data. Accuracies are fractions in [0, 1]. Values that are not finite (a device whose AUROC is
@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from eiffel.core.model import Floats, Scores
+
 WINDOW = 3
 """Evaluations in the moving mean that has to reach a target."""
 
@@ -141,20 +142,20 @@ _OF_ACCURACY: dict[str, Callable[[ArrayLike], float]] = {
 }
 
 
-def fairness(accuracy: ArrayLike, loss: ArrayLike, examples: ArrayLike) -> dict[str, float]:
+def fairness(scores: Scores) -> dict[str, float]:
     """Every figure of one evaluation, from what each device measured on its own test part.
 
-    accuracy, loss, examples: (N,). `accuracy` and `loss` in the answer are means over devices;
-    `accuracy_weighted` and `loss_weighted` weigh by test samples; `loss_variance` is not scaled.
+    `accuracy` and `loss` in the answer are means over devices; `accuracy_weighted` and `loss_weighted`
+    weigh by test samples; `loss_variance` is not scaled.
     """
-    figures = {name: measure(accuracy) for name, measure in _OF_ACCURACY.items()}
-    loss_ = finite(loss)
+    figures = {name: measure(scores.accuracy) for name, measure in _OF_ACCURACY.items()}
+    loss = finite(scores.loss)
     return figures | {
-        "accuracy_weighted": weighted(accuracy, examples),
-        "loss": mean(loss_),
-        "loss_weighted": weighted(loss, examples),
-        "loss_variance": float(loss_.var()) if loss_.size else float("nan"),
-        "clients": int(finite(accuracy).size),
+        "accuracy_weighted": weighted(scores.accuracy, scores.examples),
+        "loss": mean(loss),
+        "loss_weighted": weighted(scores.loss, scores.examples),
+        "loss_variance": float(loss.var()) if loss.size else float("nan"),
+        "clients": int(finite(scores.accuracy).size),
     }
 
 

@@ -8,9 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eiffel.core import measures as m
+from eiffel.core.model import Scores
 
 FRACTIONS = st.lists(st.floats(0, 1), min_size=1, max_size=40)
 quick = settings(max_examples=50, deadline=None)
+
+
+def scores(accuracy, loss, examples):
+    return Scores(np.array(accuracy), np.array(loss), np.array(examples))
 
 
 def test_variance_is_of_the_population_and_scaled():
@@ -74,7 +79,7 @@ def test_shares_of_negative_values_are_refused(measure):
 
 def test_devices_without_a_value_are_left_out_and_counted():
     """Three devices, one undefined: the mean of .4 and .8 is .6 over 2 clients; weights 1 and 3 give .7."""
-    figures = m.fairness([0.4, np.nan, 0.8], [1.0, np.nan, 3.0], [10, 20, 30])
+    figures = m.fairness(scores([0.4, np.nan, 0.8], [1.0, np.nan, 3.0], [10, 20, 30]))
     assert figures["clients"] == 2
     assert figures["accuracy"] == pytest.approx(0.6)
     assert figures["accuracy_weighted"] == pytest.approx((0.4 * 10 + 0.8 * 30) / 40)
@@ -84,7 +89,7 @@ def test_devices_without_a_value_are_left_out_and_counted():
 
 
 def test_a_measure_of_nothing_is_nan():
-    figures = m.fairness([np.nan], [np.nan], [1])
+    figures = m.fairness(scores([np.nan], [np.nan], [1]))
     assert figures.pop("clients") == 0
     assert all(math.isnan(value) for value in figures.values())
     for measure in (m.entropy, m.kl_uniform):
@@ -150,7 +155,7 @@ def test_final_figures_are_means_of_the_last_evaluations():
 @given(FRACTIONS)
 def test_order_of_devices_changes_nothing(x):
     ones = np.ones(len(x))
-    ahead, back = m.fairness(x, ones, ones), m.fairness(x[::-1], ones, ones)
+    ahead, back = m.fairness(scores(x, ones, ones)), m.fairness(scores(x[::-1], ones, ones))
     for name, value in ahead.items():
         assert back[name] == pytest.approx(value, nan_ok=True, rel=1e-6), name
 
