@@ -98,8 +98,10 @@ def jain(x: ArrayLike) -> float:
     x = _nonnegative(x, "jain")
     if not x.size:
         return float("nan")
-    squares = float(x @ x)
-    return float(x.sum() ** 2 / (x.size * squares)) if squares > 0 else 1.0
+    if not x.max() > 0:
+        return 1.0
+    x = x / x.max()  # so that no square underflows
+    return float(x.sum() ** 2 / (x.size * (x @ x)))
 
 
 def kl_uniform(x: ArrayLike) -> float:
@@ -115,7 +117,8 @@ def entropy(x: ArrayLike) -> float:
         return float("nan")
     if not x.sum() > 0:
         return float(np.log(x.size))
-    share = x[x > 0] / x.sum()
+    share = x / x.sum()
+    share = share[share > 0]
     return float(-(share @ np.log(share)))
 
 
