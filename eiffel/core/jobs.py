@@ -1,4 +1,4 @@
-"""What the cluster half says and hears: traces, nodes, snapshots, plans, outcomes. Arrays with shape and unit.
+"""What the cluster half says and hears: traces, nodes, snapshots, plans, outcomes; arrays with shape and unit.
 
 J jobs, R device types, H nodes, P placement rows. Rates are steps/s of a whole gang, times are seconds,
 service is GPU-seconds. Ids exist only in `Trace.id` and `Snapshot.job`; everything else is a row number.
@@ -114,7 +114,7 @@ class Nodes:
 
     @classmethod
     def of(cls, counts: Mapping[str, int], per_node: int) -> "Nodes":
-        """Make nodes of `per_node` GPUs, `counts[type]` GPUs in all; what does not divide makes a smaller node."""
+        """Make nodes of `per_node` GPUs, `counts[type]` in all; what does not divide makes a smaller node."""
         if per_node < 1:
             raise ValueError(f"per_node is {per_node}; a node has at least one GPU")
         kind, size = [], []
