@@ -1,0 +1,1 @@
+"""Worlds: where a plan becomes seconds, joules, bytes and updates."""
