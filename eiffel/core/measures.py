@@ -100,8 +100,8 @@ def jain(x: ArrayLike) -> float:
         return float("nan")
     if not x.max() > 0:
         return 1.0
-    x = x / x.max()  # so that no square underflows
-    return float(x.sum() ** 2 / (x.size * (x @ x)))
+    scaled = x / x.max()  # so that no square underflows
+    return float(scaled.sum() ** 2 / (scaled.size * (scaled @ scaled)))
 
 
 def kl_uniform(x: ArrayLike) -> float:
