@@ -1,0 +1,83 @@
+"""The ordinary path: one device after the other through one module, whatever the module is."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from eiffel.core.model import Local
+from eiffel.train import streams
+from eiffel.train.bank import Bank
+from eiffel.train.batches import Draws
+from eiffel.train.flat import Flat
+from eiffel.train.objectives import mean_loss, objective, sample_losses
+from eiffel.train.task import Task
+
+
+class Ordinary:
+    """Plain SGD through autograd on flat buffers. `seeded`: the module may draw random numbers."""
+
+    def __init__(self, flat: Flat, bank: Bank, seeded: bool) -> None:
+        self.flat, self.bank, self.seeded = flat, bank, seeded
+        self.draws = Draws()
+        self.update = torch.empty_like(flat.weights)
+        self.least = 1
+
+    def block(self, start: Tensor, task: Task, sums: Tensor, full: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Train a block from start (P,). Adds to sums (m, P), writes rows of full (R, P).
+
+        Returns (k,) |u|^2 and (k,) the loss of `start` on each device's first batch.
+        """
+        sumsq, first = [], []
+        self.flat.module.train()
+        with self._noise():
+            for k in range(task.device.size):
+                first.append(self._device(start, task, k))
+                sumsq.append(streams.difference(start, self.flat.weights, self.update))
+                streams.add(sums, task.weights[:, k].tolist(), self.update, sumsq[-1])
+                if full is not None:
+                    full[int(task.row[k])] = self.update
+        return torch.stack(sumsq), torch.stack(first)
+
+    def _device(self, start: Tensor, task: Task, k: int) -> Tensor:
+        """Leave the trained weights of one device in the flat buffer; its first batch's loss."""
+        device, local, flat = int(task.device[k]), task.local, self.flat
+        rows = self.bank.rows(device)
+        picks = self.draws.batches(
+            task.seed, task.round, device, rows.numel(), local.batch, int(task.steps[k])
+        )
+        if self.seeded:
+            torch.manual_seed(self.draws.noise(task.seed, task.round, device))
+        flat.weights.copy_(start)
+        first = torch.zeros(())
+        for step, batch in enumerate(rows[torch.from_numpy(picks).to(rows.device)]):
+            loss = self._slope(batch, local)
+            first = loss if step == 0 else first
+            flat.step(local.lr, local.mu, start)
+        return first
+
+    def _slope(self, batch: Tensor, local: Local) -> Tensor:
+        """Fill the gradient buffer for one batch; the batch's plain mean loss."""
+        x, y = self.bank.x.index_select(0, batch), self.bank.y.index_select(0, batch)
+        self.flat.slope.zero_()
+        output = self.flat.module(x)
+        if local.objective == "plain":
+            loss = target = mean_loss(output, y)
+        else:
+            losses = sample_losses(output, y)
+            weights = torch.full_like(losses, 1 / losses.numel())
+            loss, target = losses.mean(), objective(local.objective)(losses, weights, local.options)
+        torch.autograd.backward(target)
+        return loss.detach()
+
+    @contextlib.contextmanager
+    def _noise(self) -> Iterator[None]:
+        """Keep torch's generator as it was, where the module may use it."""
+        if not self.seeded:
+            yield
+            return
+        with torch.random.fork_rng(devices=[self.bank.x.device] if self.bank.x.is_cuda else []):
+            yield
