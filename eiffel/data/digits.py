@@ -1,4 +1,4 @@
-"""Scikit-learn's digits: 1,797 images of 8 x 8 pixels, 10 classes; its file is read, the package not imported."""
+"""Scikit-learn's digits: 1,797 images of 8 x 8 pixels, 10 classes; read from its file, without an import."""
 
 from __future__ import annotations
 

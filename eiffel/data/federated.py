@@ -71,6 +71,10 @@ class Federated:
         """Refuse what could not be trained: unequal lengths, labels out of range, a client without data."""
         if len(self.x) != len(self.y):
             raise DataError(f"{self.name}: {len(self.x)} samples but {len(self.y)} labels")
+        if self.x.dtype not in (np.float32, np.int64) or not self.x.flags.c_contiguous:
+            raise DataError(
+                f"{self.name}: features of type {self.x.dtype}; they must be contiguous float32 or int64"
+            )
         if self.y.size and not 0 <= int(self.y.min()) <= int(self.y.max()) < self.classes:
             raise DataError(
                 f"{self.name}: labels {self.y.min()}..{self.y.max()}; they must be in 0..{self.classes - 1}"

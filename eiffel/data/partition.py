@@ -91,7 +91,9 @@ def shards(y: Ints, clients: int, each: int, least: int, rng: np.random.Generato
 def class_sets(
     y: Ints, sets: Sequence[Sequence[int]], clients: int, least: int, rng: np.random.Generator
 ) -> Ints:
-    """Client i holds the classes of sets[i mod S]; those who name a class share it evenly, the rest is left out.
+    """Client i holds the classes of sets[i mod S]; those who name a class share it evenly.
+
+    Rows of a class that nobody names are left out.
 
     With sets [[0], [2], [6]] and 3 clients of Fashion-MNIST this is the split of Mohri, Sivek, Suresh 2019,
     "Agnostic federated learning": T-shirt, pullover, shirt.
@@ -154,7 +156,8 @@ def enough(samples: int, clients: int, least: int) -> None:
     if short := max(0, clients * least - samples):
         raise DataError(
             f"{clients} clients x at least {least} samples = {clients * least}, "
-            f"but there are only {samples} samples ({short} too few); ask for at most {samples // least} clients or lower min_samples"
+            f"but there are only {samples} samples ({short} too few); "
+            f"ask for at most {samples // least} clients or lower min_samples"
         )
 
 
@@ -178,9 +181,10 @@ def _even(total: int, parts: int) -> Ints:
 
 def _shares(weights: NDArray[np.float64], totals: Ints) -> Ints:
     """Whole numbers (rows, N) in proportion to weights; row r sums to totals[r] (each within 1 of exact)."""
-    ends = np.cumsum(weights, axis=1)
-    ends = np.rint(ends / ends[:, -1:] * totals[:, None]).astype(np.int64)
-    return np.diff(ends, axis=1, prepend=np.int64(0))
+    summed = np.cumsum(weights, axis=1)
+    ends = np.rint(summed / summed[:, -1:] * totals[:, None]).astype(np.int64)
+    ends[:, 1:] -= ends[:, :-1].copy()
+    return ends
 
 
 def _draws(cells: int) -> int:

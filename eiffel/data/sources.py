@@ -37,7 +37,8 @@ def fingerprint(path: Path, options: Mapping[str, Any]) -> str:
     if pinned is not None and pinned != found:
         raise DataError(
             f"{path}: its sha256 is {found}, but the card expects {pinned}. "
-            "The file is damaged or another version: fetch it again, or, if you trust this one, set datasets.options.sha256=null"
+            "The file is damaged or another version: fetch it again, "
+            "or, if you trust this one, set datasets.options.sha256=null"
         )
     return found
 

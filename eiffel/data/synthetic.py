@@ -41,7 +41,7 @@ def read(ask: Ask) -> Pool:
 def _client(
     rng: np.random.Generator, shared: Model | None, alpha: float, beta: float, sigma: float
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """u ~ N(0, alpha), B ~ N(0, beta), v ~ N(B, 1), W, b ~ N(u, 1), x ~ N(v, diag(j^-1.2)), y = argmax(Wx + b)."""
+    """u ~ N(0, alpha), B ~ N(0, beta), v ~ N(B, 1), W, b ~ N(u, 1), x ~ N(v, j^-1.2), y = argmax Wx + b."""
     samples = int(rng.lognormal(4.0, sigma)) + LEAST
     weights, bias = shared or _model(rng, rng.normal(0.0, alpha))
     middle = np.zeros(FEATURES) if shared else rng.normal(rng.normal(0.0, beta), 1.0, FEATURES)
