@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from eiffel.core.costs import model_bytes, radio_joules, radio_seconds
 from eiffel.core.model import Bools, Codes, Floats, Ints, generator
 from eiffel.worlds.availability import Timetable, always, nightly
+from eiffel.worlds.card import check_card
 from eiffel.worlds.catalogue import RADIO_MBPS, Classes, classes
 from eiffel.worlds.fedscale import read_availability, read_capacity
 from eiffel.worlds.roster import Roster, read_roster
@@ -102,7 +103,9 @@ def build_fleet(card: Mapping[str, Any], size: int, params: int, seed: int) -> F
     Draws come from streams of their own (the card's seed, else `seed`), one for each figure, so that
     changing one part of a card leaves the others as they were. Raises ValueError naming the key.
     """
-    check_card(card, size)
+    check_card(card)
+    if size < 1:
+        raise ValueError(f"a fleet of {size} devices: it needs at least one")
     own = int(seed if card["seed"] is None else card["seed"])
     rows = _roster(card, size, own)
     scale = 1.0 if card["reference_params"] is None else params / float(card["reference_params"])
@@ -127,49 +130,6 @@ def build_fleet(card: Mapping[str, Any], size: int, params: int, seed: int) -> F
         **{key: float(card[key]) for key in ("dropout", "overhead_s", "overhead_j", "idle_s")},
     )
     return _charged(fleet, card["battery"], generator(own, 3, _STREAM))
-
-
-def check_card(card: Mapping[str, Any], size: int) -> None:
-    """Raise ValueError for a fleet card whose numbers cannot be meant."""
-    battery, link, watts = card["battery"], card["link"], card["availability"]["charge_w"]
-    low, high = battery["initial"]
-    rules = (
-        ("size", size, size >= 1, "at least one device"),
-        ("dropout", card["dropout"], 0 <= card["dropout"] <= 1, "a probability"),
-        ("idle_s", card["idle_s"], card["idle_s"] > 0, "positive seconds"),
-        ("overhead_s", card["overhead_s"], card["overhead_s"] >= 0, "0 or more seconds"),
-        ("overhead_j", card["overhead_j"], card["overhead_j"] >= 0, "0 or more joules"),
-        ("battery.initial", [low, high], 0 <= low <= high <= 1, "two shares, the lower first"),
-        ("battery.floor", battery["floor"], 0 <= battery["floor"] < 1, "a share below 1"),
-        (
-            "battery.capacity_j",
-            battery["capacity_j"],
-            _positive(battery["capacity_j"]),
-            "positive joules or null",
-        ),
-        ("battery.rounds", battery["rounds"], _positive(battery["rounds"]), "a positive number or null"),
-        (
-            "reference_params",
-            card["reference_params"],
-            _positive(card["reference_params"]),
-            "positive or null",
-        ),
-        ("availability.charge_w", watts, watts >= 0, "0 or more watts"),
-        ("link.low", link["low"], 0 < link["low"] <= link["high"], "above 0 and at most link.high"),
-        ("link.mbps", link["mbps"], link["mbps"] > 0, "positive Mbit/s"),
-        ("link.sigma", link["sigma"], link["sigma"] >= 0, "0 or more"),
-        ("link.up_share", link["up_share"], link["up_share"] > 0, "positive"),
-        ("speed.sigma", card["speed"]["sigma"], card["speed"]["sigma"] >= 0, "0 or more"),
-        ("speed.sigma_j", card["speed"]["sigma_j"], card["speed"]["sigma_j"] >= 0, "0 or more"),
-    )
-    for key, value, good, need in rules:
-        if not good:
-            raise ValueError(f"fleet.{key} is {value!r}; it must be {need}")
-
-
-def _positive(value: float | None) -> bool:
-    """Whether an optional figure, if given, is positive."""
-    return value is None or value > 0
 
 
 def _roster(card: Mapping[str, Any], size: int, seed: int) -> Roster:
