@@ -33,6 +33,9 @@ from eiffel.core.model import (
 from eiffel.pace import Fixed, Pace
 from eiffel.select import Candidates, Select, Tempo, Uniform
 
+SCALAR_BYTES = 16
+"""What a device sends beside its update: loss, first loss, |u|^2, charge, as float32."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
@@ -106,29 +109,58 @@ class Method:
             self.budget.init(),
         )
 
+    def ask(self, state: MethodState, snapshot: Snapshot, rng: np.random.Generator) -> Plan | None:
+        """A probe of the losses that the selection rule must know first; None for rules that ask nothing."""
+        among, reason = self._candidates(state, snapshot)
+        who = self.select.ask(state.select, among, self.cohort.asked, rng)
+        if not who.size:
+            return None
+        return Plan(
+            round=snapshot.round,
+            chosen=who,
+            steps=np.zeros(who.size, np.int64),
+            reason=reason,
+            params=state.aggregate.params,
+            local=self.local if self.local.probe else replace(self.local, probe=-1),
+            weigh=lambda reports: np.zeros((1, reports.device.size)),
+            deadline_s=self.cohort.deadline_s,
+            uplink=SCALAR_BYTES / snapshot.bytes_up,
+        )
+
+    def hear(self, state: MethodState, snapshot: Snapshot, probe: Plan, answers: Outcomes) -> MethodState:
+        """The selection rule takes in the answers; what they cost counts against the budgets."""
+        return replace(
+            state,
+            select=self.select.hear(state.select, answers),
+            spending=self.budget.learn(state.spending, snapshot, answers),
+        )
+
     def decide(self, state: MethodState, snapshot: Snapshot, rng: np.random.Generator) -> Plan:
         """Choose the cohort and its local steps; give everybody else a reason."""
-        tempo = self.pace.tempo(state.pace)
-        among = self._price(state, snapshot, tempo)
-        reason = self._rule_out(state, among)
-        among = replace(among, mask=reason == Reason.CHOSEN)
+        among, reason = self._candidates(state, snapshot)
         chosen, score = self.select.choose(state.select, among, self.cohort.asked, rng)
         reason[among.mask] = Reason.NOT_DRAWN
         reason[chosen] = Reason.CHOSEN
         return Plan(
             round=snapshot.round,
             chosen=chosen,
-            steps=np.full(chosen.size, tempo.steps, np.int64),
+            steps=np.full(chosen.size, among.tempo.steps, np.int64),
             reason=reason,
             params=state.aggregate.params,
             local=self.local,
-            weigh=self._weigh(state, tempo),
+            weigh=self._weigh(state, among.tempo),
             score=score,
             full=self.aggregate.weights.full,
             deadline_s=self.cohort.deadline_s,
             wait_for=min(self.cohort.enough, int(chosen.size)),
             notes=self.pace.notes(state.pace) | self.budget.notes(state.spending),
         )
+
+    def _candidates(self, state: MethodState, snapshot: Snapshot) -> tuple[Candidates, Codes]:
+        """Who may be chosen at what cost, and why the others may not."""
+        among = self._price(state, snapshot, self.pace.tempo(state.pace))
+        reason = self._rule_out(state, among)
+        return replace(among, mask=reason == Reason.CHOSEN), reason
 
     def _price(self, state: MethodState, snapshot: Snapshot, tempo: Tempo) -> Candidates:
         """The task of this round on every device: seconds and joules, at the current prices."""

@@ -61,12 +61,19 @@ class Books:
     ) -> None:
         self.ledger = ledger
         self._world, self._method, self._sinks, self._folder = world, method, sinks, folder
+        self._probe: tuple[Plan, Outcomes] | None = None
         self._rounds, self._score_every, self._save_every, self._stop = rounds, score_every, save_every, stop
+
+    def probed(self, snapshot: Snapshot, probe: Plan, answers: Outcomes) -> None:
+        """Book what a probe cost, and remember it for the record of the round that follows."""
+        self.ledger = self.ledger.spend(probe, answers)
+        self._probe = probe, answers
 
     def add(self, round_: int, snapshot: Snapshot, plan: Plan, outcomes: Outcomes, state: Any) -> str:
         """Book one round; returns a reason to stop early, or ''."""
         self.ledger = self.ledger.add(snapshot, plan, outcomes)
-        row = record(self.ledger, snapshot, plan, outcomes)
+        row = record(self.ledger, snapshot, plan, outcomes, self._probe)
+        self._probe = None
         scores: Mapping[str, Scores] = {}
         if round_ % self._score_every == 0 or round_ == self._rounds:
             scores = self._world.score(self._method.models(state))

@@ -56,29 +56,34 @@ class Ledger:
 
     def add(self, snapshot: Snapshot, plan: Plan, outcomes: Outcomes) -> Ledger:
         """The ledger after one more round."""
-        ok = outcomes.delivered
-        who = outcomes.device[ok]
-        participation, flat = self.participation.copy(), self.flat.copy()
+        who = outcomes.device[outcomes.delivered]
+        participation = self.participation.copy()
         before = participation[who].astype(np.int64)
         participation[who] += 1
-        flat[outcomes.device[outcomes.status == Status.FLAT]] = True
-        t = self.totals
         return replace(
-            self,
+            self.spend(plan, outcomes),
             participation=participation,
-            flat=flat,
             delivered=self.delivered + who.size,
             squares=self.squares + int((2 * before + 1).sum()),
             distinct=self.distinct + int((before == 0).sum()),
-            totals=Totals(
-                t.bytes_down + int(outcomes.bytes_down.sum()),
-                t.bytes_up + int(outcomes.bytes_up.sum()),
-                t.joules_useful + float(outcomes.joules[ok].sum()),
-                t.joules_wasted + float(outcomes.joules[~ok].sum()),
-                t.seconds + (outcomes.end_s - outcomes.start_s),
-                t.steps + int(outcomes.steps.sum()),
-            ),
         )
+
+    def spend(self, plan: Plan, outcomes: Outcomes) -> Ledger:
+        """The ledger after what a plan cost: a round's or a probe's."""
+        flat = self.flat
+        if (outcomes.status == Status.FLAT).any():
+            flat = flat.copy()
+            flat[outcomes.device[outcomes.status == Status.FLAT]] = True
+        ok, t = outcomes.delivered, self.totals
+        totals = Totals(
+            t.bytes_down + int(outcomes.bytes_down.sum()),
+            t.bytes_up + int(outcomes.bytes_up.sum()),
+            t.joules_useful + float(outcomes.joules[ok].sum()),
+            t.joules_wasted + float(outcomes.joules[~ok].sum()),
+            t.seconds + (outcomes.end_s - outcomes.start_s),
+            t.steps + int(outcomes.steps.sum()),
+        )
+        return replace(self, flat=flat, totals=totals)
 
     @property
     def participation_jain(self) -> float | None:
@@ -87,35 +92,47 @@ class Ledger:
         return self.delivered**2 / (n * self.squares) if self.squares else None
 
 
-def record(ledger: Ledger, snapshot: Snapshot, plan: Plan, outcomes: Outcomes) -> Record:
-    """One round as flat, JSON-ready figures; `ledger` already includes it. Unknown figures are None."""
-    ok = outcomes.delivered
-    t = ledger.totals
-    down, up = int(outcomes.bytes_down.sum()), int(outcomes.bytes_up.sum())
-    useful, wasted = float(outcomes.joules[ok].sum()), float(outcomes.joules[~ok].sum())
-    reports = outcomes.trained.reports
+def record(
+    ledger: Ledger,
+    snapshot: Snapshot,
+    plan: Plan,
+    outcomes: Outcomes,
+    probe: tuple[Plan, Outcomes] | None = None,
+) -> Record:
+    """One round as flat, JSON-ready figures; `ledger` already includes it. Unknown figures are None.
+
+    The round's bytes, joules and seconds include those of the probe that came before it.
+    """
+    ok, t, reports = outcomes.delivered, ledger.totals, outcomes.trained.reports
+    # The round's own spending is a ledger of nothing else.
+    spent = replace(ledger, totals=Totals()).spend(plan, outcomes)
+    start_s = outcomes.start_s
+    if probe is not None:
+        spent, start_s = spent.spend(*probe), probe[1].start_s
+    now = spent.totals
     row: Record = {
         "round": plan.round,
         "status": _status(plan, ok),
-        "start_s": outcomes.start_s,
+        "start_s": start_s,
         "end_s": outcomes.end_s,
-        "seconds": outcomes.end_s - outcomes.start_s,
+        "seconds": now.seconds,
         "candidates": int(np.count_nonzero(snapshot.reason == Reason.CHOSEN)),
         "chosen": int(plan.chosen.size),
         "delivered": int(ok.sum()),
+        "probed": 0 if probe is None else int(probe[0].chosen.size),
         "refused": _count(plan.reason, Reason),
         "lost": _count(outcomes.status, Status),
-        "steps": int(outcomes.steps.sum()),
+        "steps": now.steps,
         "steps_mean": _mean(plan.steps),
         "examples": int(reports.examples.sum()),
         "loss_in": _mean(reports.loss),
         "first_loss": _mean(reports.first_loss),
-        "bytes_down": down,
-        "bytes_up": up,
-        "bytes": down + up,
-        "joules_useful": useful,
-        "joules_wasted": wasted,
-        "joules": useful + wasted,
+        "bytes_down": now.bytes_down,
+        "bytes_up": now.bytes_up,
+        "bytes": now.bytes_down + now.bytes_up,
+        "joules_useful": now.joules_useful,
+        "joules_wasted": now.joules_wasted,
+        "joules": now.joules_useful + now.joules_wasted,
         "total_bytes": t.bytes_down + t.bytes_up,
         "total_joules": t.joules_useful + t.joules_wasted,
         "total_joules_wasted": t.joules_wasted,
@@ -165,7 +182,7 @@ def scored(row: Record, served: str, scores: Mapping[str, Scores]) -> Record:
         **row,
         "scores": {
             "served": served,
-            **{name: measures.fairness(s.accuracy, s.loss, s.examples) for name, s in scores.items()},
+            **{name: measures.fairness(s) for name, s in scores.items()},
         },
     }
 

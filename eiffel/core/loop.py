@@ -1,6 +1,6 @@
 """The loop that a federated round, a Flower deployment and a cluster slot share.
 
-    snapshot -> plan -> outcomes -> state -> record
+    snapshot -> (probe -> answers ->) plan -> outcomes -> state -> record
 
 A world observes and runs, a policy decides and learns, a journal keeps the books. Nothing else happens here.
 """
@@ -56,6 +56,14 @@ class World(Protocol[S_out, P_in, O_out]):
 class Policy(Protocol[S_in, P, O_in, T]):
     """A scheduler: pure functions of state, snapshot and generator."""
 
+    def ask(self, state: T, snapshot: S_in, rng: np.random.Generator) -> P | None:
+        """A probe that must be answered before the plan can be made, or None (most policies)."""
+        ...
+
+    def hear(self, state: T, snapshot: S_in, probe: P, answers: O_in) -> T:
+        """The state after the answers to a probe."""
+        ...
+
     def decide(self, state: T, snapshot: S_in, rng: np.random.Generator) -> P:
         """Who does what, how much, and why the others do not."""
         ...
@@ -72,9 +80,17 @@ class Policy(Protocol[S_in, P, O_in, T]):
 class Journal(Protocol[S_in, P_in, O_in, T_in]):
     """Keeps the books: adds a round, tells the sinks, and saves what a resumed run needs."""
 
+    def probed(self, snapshot: S_in, probe: P_in, answers: O_in) -> None:
+        """Book what a probe cost; it belongs to the round that follows."""
+        ...
+
     def add(self, round_: int, snapshot: S_in, plan: P_in, outcomes: O_in, state: T_in) -> str:
         """Book one round; returns a reason to stop early, or ''."""
         ...
+
+
+PROBE = 1
+"""Purpose of a probe's random draws, so that they are not those of the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +125,13 @@ def run(
         snapshot = world.observe(round_)
         if snapshot is None:
             return Ended(state, round_ - 1, world.why)
+        if (probe := policy.ask(state, snapshot, generator(seed, round_, PROBE))) is not None:
+            answers = world.run(probe)
+            state = policy.hear(state, snapshot, probe, answers)
+            journal.probed(snapshot, probe, answers)
+            snapshot = world.observe(round_)
+            if snapshot is None:
+                return Ended(state, round_ - 1, world.why)
         plan = policy.decide(state, snapshot, generator(seed, round_))
         outcomes = world.run(plan)
         state = policy.learn(state, snapshot, plan, outcomes)

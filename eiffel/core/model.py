@@ -186,6 +186,9 @@ class Plan:
     params: (P,) the model they download. weigh: weights of the sums to be returned, from the reports.
     full: the server needs every update, not only sums. deadline_s: seconds after which nobody is waited for.
     wait_for: how many deliveries end the round. notes: figures of the policy that belong in the record.
+    downlink, uplink: what each device receives and sends, in models (a method that also ships gradients or
+    control variates moves 2). A plan whose steps are all 0 is a probe: devices measure the loss of the model
+    on `local.probe` samples and send scalars.
     """
 
     round: int
@@ -200,6 +203,13 @@ class Plan:
     deadline_s: float = float("inf")
     wait_for: int = 0
     notes: Mapping[str, float] = field(default_factory=dict)
+    downlink: float = 1.0
+    uplink: float = 1.0
+
+    @property
+    def probing(self) -> bool:
+        """Whether this plan only asks for losses."""
+        return bool(self.chosen.size) and not self.steps.any()
 
 
 @dataclass(frozen=True, slots=True)

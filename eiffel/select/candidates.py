@@ -51,6 +51,14 @@ class Select(Protocol):
         """State for a fleet of this size."""
         ...
 
+    def ask(self, state: Any, among: Candidates, k: int, rng: np.random.Generator) -> Ints:
+        """Candidates whose current loss the rule must know before it chooses, ascending; usually none."""
+        ...
+
+    def hear(self, state: Any, answers: Outcomes) -> Any:
+        """The state after the answers (`answers.trained.reports.loss`)."""
+        ...
+
     def choose(self, state: Any, among: Candidates, k: int, rng: np.random.Generator) -> tuple[Ints, Score]:
         """Up to k distinct candidates (all of them where fewer exist), ascending, and every device's score.
 
@@ -61,6 +69,20 @@ class Select(Protocol):
     def learn(self, state: Any, outcomes: Outcomes) -> Any:
         """The state after a round."""
         ...
+
+
+class Unasking:
+    """For rules that need no probe."""
+
+    __slots__ = ()
+
+    def ask(self, state: Any, among: Candidates, k: int, rng: np.random.Generator) -> Ints:
+        """Nobody."""
+        return np.empty(0, np.int64)
+
+    def hear(self, state: Any, answers: Outcomes) -> Any:
+        """Nothing was asked."""
+        return state
 
 
 def draw(log_weight: Score, k: int, rng: np.random.Generator) -> Ints:

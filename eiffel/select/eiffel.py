@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eiffel.core.model import Ints, Outcomes
-from eiffel.select.candidates import Candidates, Score, draw, top
+from eiffel.select.candidates import Candidates, Score, Unasking, draw, top
 from eiffel.select.rank import LossRank
 
 
@@ -40,7 +40,7 @@ class EiffelState:
 
 
 @dataclass(frozen=True, slots=True)
-class EiffelSelect:
+class EiffelSelect(Unasking):
     """Eiffel's selection (our reconstruction). Every part can be switched off for an ablation.
 
     q: exponent of the loss rank (0: losses do not count). size: exponent of the data share. age: exponent of

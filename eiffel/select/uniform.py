@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from eiffel.core.model import Ints, Outcomes
-from eiffel.select.candidates import Candidates, Score, draw
+from eiffel.select.candidates import Candidates, Score, Unasking, draw
 
 
 @dataclass(frozen=True, slots=True)
-class Uniform:
+class Uniform(Unasking):
     """Every candidate is equally likely: the selection of FedAvg (McMahan et al. 2017, algorithm 1)."""
 
     def init(self, devices: int) -> None:

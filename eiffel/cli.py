@@ -1,0 +1,198 @@
+"""The command `eiffel`: one table of commands, each with its own help."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+Command = Callable[[Sequence[str]], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code (0 done, 1 the run failed, 2 asked for something impossible)."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if words[0] == "--version":
+        from eiffel import __version__
+
+        print(f"eiffel {__version__}")
+        return 0
+    name, rest = words[0], words[1:]
+    if name not in COMMANDS:
+        from eiffel.config import did_you_mean
+
+        return complain(f"there is no command {name!r}. {did_you_mean(name, COMMANDS)}", 2)
+    try:
+        return COMMANDS[name][0](rest)
+    except ValueError as problem:  # ConfigError, DataError, CheckpointError, ...: written for the user
+        if os.environ.get("EIFFEL_TRACEBACK"):
+            traceback.print_exc()
+        return complain(str(problem), 2)
+    except KeyboardInterrupt:
+        return complain("interrupted", 130)
+
+
+def complain(text: str, code: int) -> int:
+    """Say on standard error what went wrong; returns the exit code."""
+    print(f"eiffel: {text}", file=sys.stderr)
+    return code
+
+
+def overview() -> str:
+    """What `eiffel` alone prints."""
+    lines = [
+        "Eiffel: federated learning that chooses its devices, on the scheduling core of a cluster.",
+        "",
+        "Usage: eiffel COMMAND ...",
+        "",
+        *(f"  {name:<10} {about}" for name, (_, about) in COMMANDS.items()),
+        "",
+        "Start here:",
+        "  eiffel sim                                          simulate Eiffel on handwritten digits",
+        "  eiffel sim -m strategies=fedavg,eiffel seed=0,1,2   compare it with FedAvg on three seeds",
+        "  eiffel report outputs                               one page over all runs in a folder",
+        "",
+        "`eiffel COMMAND --help` says more.",
+    ]
+    return "\n".join(lines)
+
+
+def sim(argv: Sequence[str]) -> int:
+    """`eiffel sim`: hand over to Hydra, which composes the configuration and runs one job or a sweep."""
+    from eiffel import config as cfg
+
+    return hydra_app("sim", argv, _simulate, cfg)
+
+
+def hydra_app(name: str, argv: Sequence[str], job: Callable[[Any], None], cfg: Any) -> int:
+    """Run `job` under Hydra with conf/NAME.yaml; composition errors come with a suggestion."""
+    import hydra
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    cfg.register()
+    # Hydra would print its own errors and exit; we want to say them in our words.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    failed: list[str] = []
+
+    def guarded(config: Any) -> None:
+        try:
+            job(config)
+        except Exception as problem:
+            failed.append(say_failure(problem))
+
+    sys.argv = [f"eiffel {name}", *argv]
+    try:
+        hydra.main(version_base=None, config_path=str(cfg.CONF), config_name=name)(guarded)()
+    except (HydraException, OmegaConfBaseException) as problem:
+        return complain(cfg.explain(problem, composed(name, cfg)), 2)
+    return 1 if failed else 0
+
+
+def say_failure(problem: Exception) -> str:
+    """One job of a sweep failed: say so and let the others run. The run's summary.json keeps the reason."""
+    if not isinstance(problem, ValueError) or os.environ.get("EIFFEL_TRACEBACK"):
+        traceback.print_exception(problem)
+    text = str(problem) if isinstance(problem, ValueError) else f"{type(problem).__name__}: {problem}"
+    complain(text, 1)
+    return text
+
+
+def composed(name: str, cfg: Any) -> Any:
+    """The configuration without overrides, to find near keys in; None when even that fails."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    with contextlib.suppress(Exception):
+        GlobalHydra.instance().clear()
+        with initialize_config_dir(str(cfg.CONF), version_base=None):
+            return compose(name)
+    return None
+
+
+def _simulate(config: Any) -> None:
+    from hydra.core.hydra_config import HydraConfig
+
+    from eiffel import config as cfg
+    from eiffel.report import sinks
+    from eiffel.simulation import simulate
+
+    here = HydraConfig.get()
+    folder, plain = Path(here.runtime.output_dir), cfg.plain(config)
+    command = " ".join(["eiffel", "sim", *here.overrides.task])
+    group = Path(here.sweep.dir).name if here.mode is not None and here.mode.name == "MULTIRUN" else ""
+    simulate(plain, folder, sinks=sinks(plain, folder, group), command=command)
+
+
+def resume(argv: Sequence[str]) -> int:
+    """`eiffel resume RUN`."""
+    parser = argparse.ArgumentParser(
+        "eiffel resume", description="Go on exactly where a killed run stopped: same weights, same choices."
+    )
+    parser.add_argument("run", type=Path, help="the run's folder")
+    chosen = parser.parse_args(argv)
+    from eiffel.report import sinks
+    from eiffel.simulation import resume as go_on
+
+    summary = go_on(
+        chosen.run, sinks=lambda c: sinks(c, chosen.run, ""), command=f"eiffel resume {chosen.run}"
+    )
+    return 0 if summary["status"] == "finished" else 1
+
+
+def report(argv: Sequence[str]) -> int:
+    """`eiffel report RUN ...`."""
+    parser = argparse.ArgumentParser(
+        "eiffel report", description="One self-contained page over any set of runs, and figures for a paper."
+    )
+    parser.add_argument("runs", type=Path, nargs="+", help="run folders, or folders that hold them")
+    parser.add_argument(
+        "--out", type=Path, help="where the page goes (default: report.html in the first folder)"
+    )
+    parser.add_argument("--figures", type=Path, metavar="DIR", help="also write every plot as SVG and PDF")
+    chosen = parser.parse_args(argv)
+    from eiffel import report as pages
+
+    print(pages.table(chosen.runs))
+    page = pages.report(chosen.runs, chosen.out or chosen.runs[0] / "report.html")
+    if chosen.figures:
+        pages.figures(chosen.runs, chosen.figures)
+        print(f"figures: {chosen.figures}")
+    print(f"report: {page}")
+    return 0
+
+
+def explain(argv: Sequence[str]) -> int:
+    """`eiffel explain RUN --round R --device D`."""
+    parser = argparse.ArgumentParser(
+        "eiffel explain", description="Why a device was, or was not, chosen in a round."
+    )
+    parser.add_argument("run", type=Path, help="the run's folder")
+    parser.add_argument("--round", type=int, required=True)
+    parser.add_argument("--device", type=int, required=True, help="its number in the fleet, from 0")
+    chosen = parser.parse_args(argv)
+    from eiffel import report as pages
+
+    print(pages.explain(chosen.run, chosen.round, chosen.device))
+    return 0
+
+
+COMMANDS: dict[str, tuple[Command, str]] = {
+    "sim": (sim, "simulate a federation of devices, or a sweep of them"),
+    "resume": (resume, "go on where a killed run stopped"),
+    "report": (report, "one HTML page over any set of runs"),
+    "explain": (explain, "why a device was, or was not, chosen"),
+}
+"""Every command with its one line in the overview."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
