@@ -1,12 +1,21 @@
-"""Workloads and clusters from files or from a generator, behind two functions: `load_trace` and
-`load_nodes`.
-"""
+"""Workloads and clusters from files or generators, behind two functions: `load_trace` and `load_nodes`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from eiffel.core.jobs import Nodes, Trace
-from eiffel.worlds.traces import alibaba, gavel, helios, lengths, philly, shape, synthetic, table, tiresias
+from eiffel.worlds.traces import (
+    alibaba,
+    gavel,
+    gavel_generator,
+    helios,
+    lengths,
+    philly,
+    shape,
+    synthetic,
+    table,
+    tiresias,
+)
 from eiffel.worlds.traces.nodes import load_nodes
 from eiffel.worlds.traces.options import Options
 from eiffel.worlds.traces.reading import TraceError
@@ -19,7 +28,7 @@ FORMATS: Mapping[str, tuple[Read, tuple[str, ...]]] = {
     "alibaba": (alibaba.read, alibaba.OPTIONS + lengths.OPTIONS),
     "csv": (table.read, table.OPTIONS + lengths.OPTIONS),
     "gavel": (gavel.read, gavel.OPTIONS),
-    "gavel_generator": (gavel.generate, gavel.GENERATOR_OPTIONS),
+    "gavel_generator": (gavel_generator.read, gavel_generator.OPTIONS),
     "helios": (helios.read, helios.OPTIONS + lengths.OPTIONS),
     "philly": (philly.read, philly.OPTIONS + lengths.OPTIONS),
     "synthetic": (synthetic.read, synthetic.OPTIONS + lengths.OPTIONS),
@@ -30,10 +39,8 @@ FORMATS: Mapping[str, tuple[Read, tuple[str, ...]]] = {
 def load_trace(spec: Mapping[str, Any], types: Sequence[str], nodes: Nodes | None = None) -> Trace:
     """Return the workload that `spec` describes, with rates on the device types `types`.
 
-    spec: `format` (a key of FORMATS), `path` for those that are files, the format's own options (module
-    docstrings)
-    and those of `shape`. `nodes` is needed only for `load`. Raises TraceError: what is wrong, where, what
-    to do.
+    spec: `format` (a key of FORMATS), `path` for those that are files, the format's own options (see the
+    modules) and those of `shape`. `nodes` is needed only for `load`. Raises TraceError.
     """
     options = Options(spec, "trace")
     read, own = FORMATS[options.choice("format", tuple(FORMATS), "")]

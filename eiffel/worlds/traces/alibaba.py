@@ -1,5 +1,4 @@
-"""Alibaba's GPU traces of 2020 (pai_task_table.csv, with or without pai_job_table.csv) and 2023
-(openb_pod_list_*.csv).
+"""Alibaba's GPU traces: tasks of 2020 (pai_task_table.csv) and pods of 2023 (openb_pod_list_*.csv).
 
 Weng et al., "MLaaS in the wild", NSDI 2022; Weng et al., "Beware of fragmentation", ATC 2023.
 """
@@ -30,11 +29,10 @@ def read(options: Options, types: Sequence[str]) -> Trace:
 
 
 def _pods(options: Options, types: Sequence[str]) -> Trace:
-    """Read 2023: a pod is a job of `deletion - scheduled` seconds. Left out: CPU pods, pods never scheduled.
+    """Read 2023: a pod is a job of `deletion - scheduled` s. Left out: CPU pods, pods never scheduled.
 
     A pod that shares a GPU (gpu_milli < 1000) counts as a whole one (`shared: whole`) or is left out
-    (`shared: drop`).
-    A pod with a gpu_spec runs on those types only.
+    (`shared: drop`). A pod with a gpu_spec runs on those types only.
     """
     table = read_table(options.text("path"), POD_COLUMNS)
     ran = np.array([bool(v.strip()) for v in table.text("scheduled_time")], dtype=bool)
@@ -65,9 +63,8 @@ def _allows(spec: str, types: Sequence[str]) -> list[bool]:
 def _tasks(options: Options, types: Sequence[str]) -> Trace:
     """Read 2020: a job is all GPU tasks of one job_name, from the first start to the last end.
 
-    gang = sum of inst_num * plan_gpu / 100, rounded up. Tasks of other statuses than `statuses`
-    (Terminated) and
-    tasks without GPU are left out; the job table, if given, says when a job was submitted.
+    gang = sum of inst_num * plan_gpu / 100, rounded up. Left out: tasks without GPU, or of other `statuses`
+    than Terminated. The job table, if `jobs_path` gives it, says when a job was submitted.
     """
     table = _headed(options.text("path"), TASK_COLUMNS)
     table = table.keep(np.isin(np.array(table.text("status")), options.names("statuses") or ["Terminated"]))

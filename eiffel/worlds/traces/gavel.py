@@ -1,16 +1,14 @@
-"""Gavel's traces (tab-separated, no header) with its measured throughputs (JSON), and its trace generator.
+"""Gavel's traces (tab-separated, no header) with its measured throughputs (JSON).
 
 Narayanan et al., "Heterogeneity-aware cluster scheduling policies for deep learning workloads", OSDI 2020;
 stanford-futuredata/gavel. Two layouts of the trace exist and are told apart by their width:
 
     10 fields: job type, command, directory, steps argument, needs data, steps, gang, weight, SLO, arrival (s)
-     7 fields: job type, command, steps argument, needs data, steps, arrival (s), gang   (the
-     Philly-derived ones)
+     7 fields: job type, command, steps argument, needs data, steps, arrival (s), gang   (the Philly-derived)
 """
 
 import json
 import math
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +20,6 @@ from eiffel.worlds.traces.options import Options
 from eiffel.worlds.traces.reading import Floats, Ints, Table, TraceError, find, first_line, read_table
 
 OPTIONS = ("path", "throughputs", "unknown", "spread")
-GENERATOR_OPTIONS = ("throughputs", "spread", "hours", "multi_gpu")
 WIDE = (
     *("job_type", "command", "directory", "steps_arg", "needs_data", "total_steps"),
     *("scale_factor", "priority_weight", "slo", "arrival_time"),
@@ -46,8 +43,9 @@ class Throughputs:
 
 
 def throughputs(path: str, types: Sequence[str], missing: float = MISSING_SPREAD) -> Throughputs:
-    """Read a throughput file. `missing`: spread/rate where there is no `*_unconsolidated` entry. Raises
-    TraceError.
+    """Read a throughput file. `missing`: spread / rate where it has no `*_unconsolidated` entry.
+
+    Raises TraceError for what is not JSON, a device type that it lacks, an entry that is no speed.
     """
     file = find(path)
     try:
@@ -96,10 +94,9 @@ def _parsed(file: object, key: str) -> tuple[str, int]:
 def read(options: Options, types: Sequence[str]) -> Trace:
     """Read a trace and its throughputs. Ids are the line order, from 0, as in Gavel's simulator.
 
-    A (job type, gang) without a throughput is an error (`unknown: error`) or its jobs are left out
-    (`unknown: drop`).
-    Steps/s over several nodes come from the *_unconsolidated entries, else they are `spread` (0.75) of the
-    others.
+    A (job type, gang) without a throughput is an error (`unknown: error`), or its jobs are left out
+    (`unknown: drop`). Steps/s over several nodes are the *_unconsolidated entries, else `spread` (0.75) times
+    the others.
     """
     table = _lines(options.text("path"))
     speeds = throughputs(options.text("throughputs"), types, options.number("spread", MISSING_SPREAD))
@@ -113,7 +110,7 @@ def read(options: Options, types: Sequence[str]) -> Trace:
     table.must(weight > 0, "priority_weight", "is not above 0; give 1 for a job like the others")
     arrival, work = table.number("arrival_time"), table.number("total_steps")
     gang, kinds = table.whole("scale_factor", low=1), table.text("job_type")
-    return _trace(table.row, arrival, work, gang, weight, kinds, row, speeds, types)
+    return trace_of(table.row, arrival, work, gang, weight, kinds, row, speeds, types)
 
 
 def _lines(path: str) -> Table:
@@ -126,7 +123,7 @@ def _lines(path: str) -> Table:
     return read_table(path, (), WIDE if width == len(WIDE) else NARROW, delimiter="\t")
 
 
-def _trace(
+def trace_of(
     order: Ints,
     arrival: Floats,
     work: Floats,
@@ -137,77 +134,7 @@ def _trace(
     speeds: Throughputs,
     types: Sequence[str],
 ) -> Trace:
+    """Put the columns of J jobs together; `row` (J,) says where each job's rates are in `speeds`."""
     ids, epochs = tuple(map(str, order.tolist())), np.full(len(order), EPOCHS)
     rate, spread = speeds.rate[row], speeds.spread[row]
     return Trace(ids, arrival, work, gang, epochs, weight, rate, spread, tuple(types), tuple(kinds))
-
-
-def generate(options: Options, types: Sequence[str]) -> Trace:
-    """Make the trace that Gavel's generate_trace.py makes with these options (same random streams, same
-    jobs).
-
-    jobs (480), seed, gap (mean s between arrivals; 0: all at once), hours (run times on a V100 to draw
-    from: half an
-    hour to four), multi_gpu (gangs of 1, 2, 4 at 70, 10 and 20 %). Needs the V100 throughputs of all 26
-    job types.
-    """
-    path, missing = options.text("throughputs"), options.number("spread", MISSING_SPREAD)
-    speeds, reference = throughputs(path, types, missing), throughputs(path, ["v100"], missing)
-    kinds, gang, seconds, arrival = _drawn(options)
-    row = reference.of(kinds, gang)
-    if np.any(row < 0):
-        lost = kinds[int(np.argmin(row))]
-        raise TraceError(
-            f"no throughput for {lost}, which the generator draws", file=path, field="throughputs"
-        )
-    work = np.floor(seconds * reference.rate[row, 0])
-    order, weight = np.arange(len(kinds)), np.ones(len(kinds))
-    return _trace(order, arrival, work, gang, weight, kinds, speeds.of(kinds, gang), speeds, types)
-
-
-def _drawn(options: Options) -> tuple[list[str], Ints, Floats, Floats]:
-    """Draw (job type, gang, seconds, arrival) as Gavel does: four streams of Python's generator, seeds 0
-    to 3 apart.
-    """
-    seed, gap = options.whole("seed", 0), options.number("gap", 0.0)
-    kind, wait, last, size = (random.Random(seed + k) for k in range(4))
-    hours, several = _hours(options), options.flag("multi_gpu", True)
-    jobs: list[tuple[str, int, float, float]] = []
-    clock = 0.0
-    for k in range(options.whole("jobs", 480, low=1)):
-        name, distributed = kind.choice(MENU)
-        gang = _scale(size) if several and distributed else 1
-        seconds = 3600 * last.choice(hours)
-        clock += -math.log(1.0 - wait.random()) * gap if k and gap > 0 else 0.0
-        jobs.append((name, gang, seconds, math.floor(clock)))
-    names, gangs, times, arrivals = zip(*jobs, strict=True)
-    return list(names), np.array(gangs, np.int64), np.array(times, float), np.array(arrivals, float)
-
-
-def _hours(options: Options) -> list[float]:
-    given = options.values.get("hours")
-    hours = [0.5 * k for k in range(1, 9)] if given is None else [float(h) for h in given]
-    if not hours or min(hours) <= 0:
-        raise options.fault("hours", f"{hours} must be a list of run times above 0")
-    return hours
-
-
-def _scale(rng: random.Random) -> int:
-    share = rng.uniform(0, 1)
-    return 2 if 0.7 <= share <= 0.8 else 4 if share >= 0.8 else 1
-
-
-def _batches(model: str, several: bool, sizes: Sequence[int]) -> list[tuple[str, bool]]:
-    return [(f"{model} (batch size {size})", several) for size in sizes]
-
-
-# Gavel's 26 job types in its order (the generator draws by position), and whether they train on several GPUs.
-MENU = (
-    *_batches("ResNet-18", True, (16, 32, 64, 128, 256)),
-    *_batches("ResNet-50", True, (16, 32, 64, 128)),
-    *_batches("Transformer", True, (16, 32, 64, 128, 256)),
-    *_batches("LM", True, (5, 10, 20, 40, 80)),
-    *_batches("Recommendation", False, (512, 1024, 2048, 4096, 8192)),
-    ("A3C", False),
-    ("CycleGAN", False),
-)

@@ -1,8 +1,7 @@
-"""SenseTime's Helios logs (cluster_log.csv):
-job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,...,duration,queue.
+"""SenseTime's Helios logs, cluster_log.csv: job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,...
 
-Hu et al., "Characterization and prediction of deep learning workloads in large-scale GPU datacenters", SC
-2021.
+Hu et al., "Characterization and prediction of deep learning workloads in large-scale GPU datacenters",
+SC 2021.
 """
 
 from collections.abc import Sequence
@@ -22,8 +21,7 @@ NEED = ("job_id", "vc", "gpu_num", "state", "submit_time", "duration")
 def read(options: Options, types: Sequence[str]) -> Trace:
     """Read the GPU jobs: arrival counts from the earliest of them. CPU jobs (gpu_num 0) are left out.
 
-    `states`: only jobs that ended in one of these (COMPLETED, CANCELLED, FAILED, TIMEOUT, NODE_FAIL); all
-    if not given.
+    `states`: only jobs that ended so (COMPLETED, CANCELLED, FAILED, TIMEOUT, NODE_FAIL); all if not given.
     """
     table = virtual_cluster(read_table(options.text("path"), NEED), "vc", options)
     states = options.names("states")

@@ -1,29 +1,23 @@
-"""The built-in table of job types: how fast a gang of each GPU type trains each model, and where each
-figure is from.
+"""The built-in table of job types: how fast gangs of each GPU type train, and where each figure is from.
 
 Two kinds of figure, kept apart:
 
-*Measured* (K80, P100, V100): steps/s of the whole gang of 1, 2, 4, 8 GPUs, on one node and over several
-nodes, as
-published with Gavel (Narayanan et al., "Heterogeneity-aware cluster scheduling policies for deep learning
-workloads", OSDI 2020; file simulation_throughputs.json of its repository, MIT), to four digits, at one
-batch size
-per model.
+*Measured* (K80, P100, V100): steps/s of a whole gang of 1, 2, 4 or 8 GPUs, on one node and over several, at
+one batch size per model, to four digits, oddities included, as published with Gavel (Narayanan et al.,
+"Heterogeneity-aware cluster scheduling policies for deep learning workloads", OSDI 2020): the throughput
+files of its repository, MIT.
 
-*Estimated* (T4, A100, H100, A10): the measured figures of the V100 times the ratio of attainable speeds of a
-roofline (Williams, Waterman and Patterson, CACM 2009)
+*Estimated* (T4, A10, A100, H100): the figures of the V100 times the ratio of attainable speeds of a roofline
+(Williams, Waterman and Patterson, CACM 2009)
 
     attainable(g, I) = min(peak_g, I * bandwidth_g)        FLOP/s
 
-peak_g: FP32 peak without tensor cores (FLOP/s), bandwidth_g: memory bandwidth (B/s), I: operational
-intensity of
-the model (FLOP/B), a guess of ours that says no more than "compute bound" (64), "mixed" (12) or "memory
-bound" (4).
-Mixed precision on tensor cores is faster than this; a faster network is not credited. Our estimate, not a
-measurement.
+peak_g: FP32 peak without tensor cores (FLOP/s). bandwidth_g: memory bandwidth (B/s). I: FLOP per byte of the
+model, a guess of ours that says no more than compute bound (64), mixed (12) or memory bound (4). Mixed
+precision is faster than this, and a faster network is not credited: our estimate, not a measurement.
 
-Gangs between the measured sizes are interpolated in log(gang), log(rate); beyond the largest the rate per
-GPU stays.
+Gangs between the measured sizes are interpolated in log(gang), log(rate); beyond the largest, the rate per
+GPU stays what it is there.
 """
 
 from collections.abc import Sequence
@@ -61,9 +55,7 @@ ALIASES = {"v100m16": "v100", "v100m32": "v100"}  # the names of Alibaba's 2023 
 
 @dataclass(frozen=True, slots=True)
 class JobType:
-    """A model to train. `node`, `apart`: {measured device: steps/s per gang in `gangs`}, on one node and
-    over several.
-    """
+    """A model to train: {device: steps/s of a gang of each size in `gangs`} on one `node`, and `apart`."""
 
     name: str
     intensity: float  # FLOP/B, our guess
@@ -74,7 +66,7 @@ class JobType:
 
 
 def _alone(name: str, intensity: float, speeds: tuple[float, float, float], source: str) -> JobType:
-    rates = {device: (v,) for device, v in zip(MEASURED, speeds, strict=True)}
+    rates: dict[str, tuple[float, ...]] = {device: (v,) for device, v in zip(MEASURED, speeds, strict=True)}
     return JobType(name, intensity, (1,), rates, rates, source)
 
 
@@ -155,8 +147,8 @@ def device(name: str) -> str:
     """Return the table's name for a device type. Raises TraceError for one it does not know."""
     known = ALIASES.get(name.lower(), name.lower())
     if known not in DEVICES:
-        cure = f"the built-in table knows {', '.join(DEVICES)}; give trace.speeds (type: relative speed) or a csv with rates"
-        raise TraceError(f"no rates for device type {name!r}: {cure}", field="cluster type")
+        cure = f"the built-in table knows {', '.join(DEVICES)}; trace.assign_models: false needs no table"
+        raise TraceError(f"no rates for device type {name!r}: {cure}", field="cluster.nodes.type")
     return known
 
 
@@ -167,9 +159,7 @@ def attainable(name: str, intensity: float) -> float:
 
 
 def rate(kind: JobType, gang: int, name: str, apart: bool = False) -> float:
-    """Return steps/s of a whole gang on one device type; `apart`: over several nodes. 0 if the model
-    trains on one GPU only.
-    """
+    """Return steps/s of a gang on a device type, `apart`: on several nodes. 0: it trains on one GPU only."""
     if gang > 1 and len(kind.gangs) == 1:
         return 0.0
     known = device(name)
@@ -186,9 +176,7 @@ def estimated(name: str) -> bool:
 
 
 def chosen(names: Sequence[str]) -> tuple[JobType, ...]:
-    """Return the job types of these names, all of them for []. Raises TraceError for a name that is not in
-    the table.
-    """
+    """Return the job types of these names, all for []. Raises TraceError for one that is not in the table."""
     for name in names:
         if name not in TABLE:
             raise TraceError(

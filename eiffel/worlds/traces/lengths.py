@@ -24,12 +24,11 @@ def from_lengths(
 ) -> Trace:
     """Make a trace from run times (J,) s on the reference device.
 
-    Without `assign_models`: a step is one second, every type does 1 step/s (or what `speeds` says, each job's
-    drawn within +-`speed_spread`, the longest run time being on the fastest type), and a gang over several
-    nodes
-    `spread` times that (1: placement does not matter, as in Tiresias' simulator).
-    With `assign_models`: a job type is drawn for each job from the built-in table (`models`, `seed`) and does
-    its run time on `reference`.
+    Without `assign_models` a step is one second and every type does 1 step/s, or what `speeds` says, each
+    job's drawn within +-`speed_spread` of it (a job lasts its run time on its fastest type). Over several
+    nodes a gang does `spread` times that (1: placement does not matter, as in Tiresias' simulator).
+    With `assign_models` a job type is drawn for each job from the built-in table (`models`, `seed`), and its
+    run time is that on `reference` (v100).
     """
     if options.flag("assign_models"):
         return _assigned(ids, arrival, seconds, gang, options, types)
@@ -71,7 +70,9 @@ def _speeds(jobs: int, options: Options, types: Sequence[str]) -> Floats:
         raise options.fault(
             "speeds", f"no speed for device type {missing[0]!r}; give one, 0 = cannot run there"
         )
-    base = np.array([Options(given, "trace.speeds").number(name, 1.0) for name in types])
+    base: Floats = np.array([Options(given, "trace.speeds").number(name, 1.0) for name in types])
+    if not base.any():
+        raise options.fault("speeds", "with speed 0 on every device type a job runs nowhere; give one above 0")
     width = options.number("speed_spread", 0.0)
     if width >= 1:
         raise options.fault("speed_spread", f"{width:g} would stop jobs; give less than 1")

@@ -1,6 +1,4 @@
-"""A `trace` or `cluster` mapping (Hydra's, or a plain dict) with typed, checked access. Unknown keys are
-errors.
-"""
+"""A `trace` or `cluster` mapping (Hydra's, or a plain dict) with checked access; unknown keys are errors."""
 
 import difflib
 import math

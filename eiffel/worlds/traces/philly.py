@@ -16,8 +16,9 @@ OPTIONS = ("path", "vc")
 
 
 def read(options: Options, types: Sequence[str]) -> Trace:
-    """Read the trace: arrival counts from the earliest job, a job is its run time. Ids are data rows, from
-    0.
+    """Read the trace: arrival counts from the earliest job, a job is its run time. Ids are data rows, from 0.
+
+    `vc`: only the jobs of this virtual cluster (column `cluster`).
     """
     table = read_table(options.text("path"), ("timestamp", "duration", "num_gpus"))
     table = virtual_cluster(table, "cluster", options)

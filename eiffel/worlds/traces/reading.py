@@ -1,9 +1,7 @@
-"""Text tables of any size as checked columns; every complaint names the file, the line, the field and the
-cure.
+"""Text tables of any size as checked columns; every complaint names file, line, field and cure.
 
-Columns are read with pyarrow (80,000 rows in tens of milliseconds). Which line a bad row is on is worked
-out only
-when there is a bad row, by reading the file again.
+Columns are read with pyarrow (80,000 rows in tens of milliseconds). Which line a bad row is on is worked out
+only when there is a bad row, by reading the file again.
 """
 
 import csv
@@ -11,6 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +24,7 @@ MOST_DEVICES = 1_000_000  # a gang above this is a typing error, not a job
 
 
 class TraceError(ValueError):
-    """A trace or cluster description that cannot be used: what is wrong, where (lines count from 1), and
-    what to do.
-    """
+    """A trace or cluster that cannot be used: what is wrong, where (lines count from 1), and what to do."""
 
     def __init__(
         self, problem: str, *, file: object = None, line: int | None = None, field: str | None = None
@@ -36,13 +33,11 @@ class TraceError(ValueError):
         where += [f"line {line}"] if line is not None else []
         where += [f"field {field!r}"] if field is not None else []
         super().__init__(": ".join([", ".join(where), problem] if where else [problem]))
-        self.file, self.line, self.field = file, line, field
+        self.problem, self.file, self.line, self.field = problem, file, line, field
 
 
 def find(path: str | os.PathLike[str]) -> Path:
-    """Return the file: as given, else under the folder that $EIFFEL_DATA names. Raises TraceError if it is
-    in neither.
-    """
+    """Return the file: as given, or under the folder $EIFFEL_DATA. Raises TraceError if in neither."""
     given = Path(path).expanduser()
     root = os.environ.get("EIFFEL_DATA")
     places = [given] + ([Path(root) / given] if root and not given.is_absolute() else [])
@@ -94,19 +89,17 @@ class Table:
         return values.astype(np.int64)
 
     def moment(self, field: str) -> Floats:
-        """Return a column (N,) of moments in seconds: numbers as they are, dates as seconds since 1970.
-        Raises TraceError.
-        """
+        """Return a column (N,) in seconds; dates as seconds since 1970. Raises TraceError."""
         trimmed = pc.utf8_trim_whitespace(self.columns[field])
         if not any("-" in v[1:] or ":" in v for v in trimmed[:1].to_pylist()):
             return self.number(field)
         try:
-            moments = pc.cast(trimmed, pa.timestamp("s"))
+            return np.asarray(pc.cast(pc.cast(trimmed, pa.timestamp("s")), pa.int64()).to_numpy(), np.float64)
         except pa.ArrowInvalid:
-            ok = np.array([_is_date(v) for v in trimmed.to_pylist()])
-            self.must(ok, field, "is not a date; write 2017-10-09 07:01:55 or seconds, one kind per file")
-            raise
-        return np.asarray(pc.cast(moments, pa.int64()).to_numpy(), dtype=np.float64)
+            seconds = np.array([_date(v) for v in trimmed.to_pylist()])
+        cure = "is not a date; write 2017-10-09 07:01:55 in every row, or seconds in every row"
+        self.must(np.isfinite(seconds), field, cure)
+        return seconds
 
     def must(self, ok: Bools, field: str, problem: str) -> None:
         """Raise TraceError for the first row where `ok` (N,) is false."""
@@ -132,9 +125,7 @@ class Table:
         return Table(self.path, picked, self.row[mask], self.delimiter, self.header)
 
     def unique(self, field: str) -> tuple[str, ...]:
-        """Return a column of ids, each of which must occur once. Raises TraceError at the second
-        occurrence.
-        """
+        """Return a column of ids. Raises TraceError where one occurs a second time."""
         ids = self.text(field)
         if len(set(ids)) < len(ids):
             seen: dict[str, int] = {}
@@ -154,8 +145,7 @@ def read_table(
     names: Sequence[str] | None = None,
     delimiter: str = ",",
 ) -> Table:
-    """Read a text table. `need` are the columns it must have; `names` are its columns if it has no header
-    line.
+    """Read a text table. `need`: columns it must have; `names`: its columns, if it has no header line.
 
     Raises TraceError: no such file, no such column (with the columns that there are), a row of another width,
     an empty file, bytes that are not UTF-8.
@@ -194,14 +184,15 @@ def _arrow(file: Path, columns: Sequence[str], delimiter: str, skip: int) -> pa.
     except pa.ArrowInvalid as error:
         for line, fields in _records(file, delimiter):
             if len(fields) != len(columns):
-                problem = f"{len(fields)} fields where there are {len(columns)} columns; quote a field that holds commas"
+                cure = "quote a field that holds commas"
+                problem = f"{len(fields)} fields where there are {len(columns)} columns; {cure}"
                 raise TraceError(problem, file=file, line=line) from None
         raise TraceError(f"cannot be read as text: {error}", file=file) from error
 
 
 def _records(file: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Yield (line, fields) of every line that is not empty, as pyarrow counts them."""
-    quoting = csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE
+    quoting: Literal[0, 3] = 0 if delimiter == "," else 3  # csv.QUOTE_MINIMAL, csv.QUOTE_NONE
     with file.open(newline="", encoding="utf-8-sig") as stream:
         reader, start = csv.reader(stream, delimiter=delimiter, quoting=quoting), 1
         try:
@@ -216,14 +207,13 @@ def _records(file: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 def _float(value: str) -> float:
     try:
-        return float(value)
+        return float("nan" if "_" in value else value)
     except ValueError:
         return float("nan")
 
 
-def _is_date(value: str) -> bool:
+def _date(value: str) -> float:
     try:
-        np.datetime64(value.replace(" ", "T"), "s")
+        return float(np.datetime64(value.replace(" ", "T"), "us").astype(np.int64)) / 1e6
     except ValueError:
-        return False
-    return True
+        return float("nan")

@@ -1,12 +1,11 @@
-"""Which jobs of a trace to run and when they arrive: the options that every format has, applied in this
-order.
+"""Which jobs of a trace to run and when they arrive: options of every format, applied in this order.
 
-filter    min_length, max_length (s on the fastest device type), max_gang, vc (formats with virtual clusters)
-pick      first | window (consecutive, from a random row) | sample (random rows) | iid (with replacement);
-jobs
+filter    min_length, max_length (s on the fastest device type), max_gang
+pick      first | window (consecutive, from a random row or `start`) | sample (random rows) | iid (random
+          rows with replacement, all at 0); how many: jobs
 cap       no job longer than this (s on the fastest device type): its work is cut
 arrivals  keep | static | poisson | gamma (gap: mean s between arrivals, burst: their coefficient of
-variation)
+          variation)
 load      stretch the arrivals until offered work / capacity over the arrival span is this; or time_scale
 epochs    in how many epochs each job reports progress
 """
@@ -57,9 +56,8 @@ def demand(trace: Trace, nodes: Nodes) -> float:
         sum_r z_cr = 1,    sum_c w_c W_c z_cr / X_cr <= C_r T
     W: steps, w: gang, X: steps/s (spread over nodes if the gang is larger than any node of that type), C:
     devices.
-    Jobs that run nowhere are left out. It ignores that one job cannot use two types at once: a limit on
-    load, not
-    on the makespan.
+    Jobs that run nowhere are left out. It ignores that one job cannot use two types at once: it says how
+    loaded the cluster is, not how soon it can be done.
     """
     fits = trace.gang[:, None] <= nodes.largest()
     known = trace.on(nodes.types)
@@ -84,7 +82,9 @@ def _least(speed: Floats, load: Floats, capacity: Floats) -> float:
     cap = coo_array((np.concatenate([seconds / unit, -capacity]), (rows, columns)), shape=(types, last + 1))
     cost = np.zeros(last + 1)
     cost[last] = 1.0
-    found = linprog(cost, A_ub=cap.tocsr(), b_ub=np.zeros(types), A_eq=one.tocsr(), b_eq=np.ones(classes))
+    found = linprog(  # type: ignore[call-overload]
+        cost, A_ub=cap.tocsr(), b_ub=np.zeros(types), A_eq=one.tocsr(), b_eq=np.ones(classes)
+    )
     if not found.success:
         raise TraceError(f"cannot work out the offered load: {found.message}", field="trace.load")
     return float(found.fun) * unit
@@ -101,23 +101,23 @@ def _filtered(trace: Trace, options: Options) -> Trace:
 
 
 def _picked(trace: Trace, options: Options) -> Trace:
-    """Keep `jobs` jobs; what is picked from inside a trace starts at 0."""
+    """Keep `jobs` jobs. Those from inside a trace start at 0; those drawn iid all arrive at 0."""
     pick = options.choice("pick", ("first", "window", "sample", "iid"), "first")
     count = options.whole("jobs", len(trace), low=1)
     if count > len(trace) and pick != "iid":
-        problem = f"{count} jobs wanted, {len(trace)} are there; ask for fewer, or pick: iid to draw with replacement"
+        cure = "ask for fewer, or pick: iid to draw with replacement"
+        problem = f"{count} jobs wanted, {len(trace)} are there; {cure}"
         raise options.fault("jobs", problem)
     if pick == "first":
         return trace if count == len(trace) else trace.take(np.arange(count))
     rng = np.random.default_rng([options.whole("seed", 0), 1])
     rows = _rows(pick, len(trace), count, options, rng)
     ids = tuple(trace.id[k] for k in rows) if pick != "iid" else tuple(str(k) for k in range(count))
+    arrival = np.zeros(count) if pick == "iid" else trace.arrival[rows] - trace.arrival[rows].min()
+    arrays = ("work", "gang", "epochs", "weight", "rate", "spread")
+    picked = {name: getattr(trace, name)[rows] for name in arrays}
     return Trace(
-        ids,
-        trace.arrival[rows] - trace.arrival[rows].min(initial=np.inf),
-        *(v[rows] for v in (trace.work, trace.gang, trace.epochs, trace.weight, trace.rate, trace.spread)),
-        trace.types,
-        tuple(trace.model[k] for k in rows),
+        id=ids, arrival=arrival, types=trace.types, model=tuple(trace.model[k] for k in rows), **picked
     )
 
 
@@ -153,7 +153,7 @@ def _arrivals(trace: Trace, options: Options) -> Floats:
     if spread <= 0:
         raise options.fault("burst", "must be above 0; 1 is Poisson, more is burstier")
     waits = rng.gamma(spread**-2, options.number("gap", 1.0) * spread**2, jobs)
-    return np.cumsum(waits) - waits[0]
+    return np.asarray(np.cumsum(waits) - waits[0])
 
 
 def _spaced(arrival: Floats, trace: Trace, options: Options, nodes: Nodes | None) -> Floats:
@@ -169,4 +169,5 @@ def _spaced(arrival: Floats, trace: Trace, options: Options, nodes: Nodes | None
             "load", "must be above 0, and arrivals must not all be at once (arrivals: poisson)"
         )
     start = arrival.min(initial=np.inf)
-    return start + (arrival - start) * (demand(trace, nodes) / load / span if span else 1.0)
+    scale = demand(trace, nodes) / load / span if span else 1.0
+    return np.asarray(start + (arrival - start) * scale)

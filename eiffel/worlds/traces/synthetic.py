@@ -14,8 +14,7 @@ Run times are seconds on the reference device; `lengths.kind` says how they are 
                (the classes of Hadar's evaluation, from memory, unverified)
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -26,7 +25,6 @@ from eiffel.worlds.traces.reading import Floats, Ints
 
 OPTIONS = ("lengths", "gangs")
 HOUR = 3600.0
-KINDS = ("uniform", "choice", "lognormal", "gavel", "philly", "classes")
 GANGS = {1: 0.7, 2: 0.1, 4: 0.15, 8: 0.05}  # Gavel's reading of Philly (scheduler/utils.py)
 CLASSES = {"S": (0.0, 1.0), "M": (1.0, 10.0), "L": (10.0, 50.0), "XL": (60.0, 100.0)}  # GPU-hours
 # Quantiles of `duration` in AdaptDL's philly.csv, s.
@@ -45,7 +43,9 @@ def read(options: Options, types: Sequence[str]) -> Trace:
     rng = np.random.default_rng([options.whole("seed", 0), 10])
     jobs = options.whole("jobs", 480, low=1)
     gang = _gangs(jobs, options, rng)
-    seconds = _seconds(gang, Options(options.values.get("lengths") or {}, "trace.lengths"), rng)
+    lengths = Options(options.values.get("lengths") or {}, "trace.lengths")
+    lengths.known(("kind", "hours", "median_hours", "sigma", "shares"))
+    seconds = LENGTHS[lengths.choice("kind", tuple(LENGTHS), "gavel")](gang, lengths, rng)
     return from_lengths([str(k) for k in range(jobs)], np.zeros(jobs), seconds, gang, options, types)
 
 
@@ -56,36 +56,54 @@ def _gangs(jobs: int, options: Options, rng: np.random.Generator) -> Ints:
     return rng.choice(np.array([int(name) for name in share], np.int64), jobs, p=list(share.values()))
 
 
-def _seconds(gang: Ints, options: Options, rng: np.random.Generator) -> Floats:
-    options.known(("kind", "hours", "median_hours", "sigma", "shares"))
-    kind, jobs = options.choice("kind", KINDS, "gavel"), len(gang)
-    if kind == "lognormal":
-        median, sigma = options.number("median_hours", 1.0), options.number("sigma", 1.2)
-        return HOUR * median * rng.lognormal(0.0, sigma, jobs)
-    if kind == "gavel":
-        many = rng.random(jobs) < 0.8
-        return 60.0 * 10 ** np.where(many, rng.uniform(1.5, 3, jobs), rng.uniform(3, 4, jobs))
-    if kind == "philly":
-        return np.exp(np.interp(rng.random(jobs), PHILLY_SHARE, np.log(PHILLY_SECONDS)))
-    if kind == "classes":
-        share = options.shares("shares", dict.fromkeys(CLASSES, 0.25))
-        unknown = sorted(set(share) - set(CLASSES))
-        if unknown:
-            raise options.fault("shares", f"{unknown[0]!r} is none of {', '.join(CLASSES)}")
-        low, high = np.array([CLASSES[c] for c in share]).T
-        drawn = rng.choice(len(share), jobs, p=list(share.values()))
-        return HOUR * rng.uniform(low[drawn], high[drawn]) / gang
-    hours = _hours(options, kind)
-    return HOUR * (rng.uniform(*hours, jobs) if kind == "uniform" else rng.choice(hours, jobs))
+def _uniform(gang: Ints, options: Options, rng: np.random.Generator) -> Floats:
+    low, high = (_hours(options, [0.5, 4.0]) * 2)[:2]
+    if high < low:
+        raise options.fault("hours", f"[{low:g}, {high:g}] must be [low, high]")
+    return HOUR * rng.uniform(low, high, len(gang))
 
 
-def _hours(options: Options, kind: str) -> list[float]:
-    given: Any = options.values.get("hours") or (
-        [0.5, 4.0] if kind == "uniform" else [0.5 * k for k in range(1, 9)]
-    )
-    hours = [float(h) for h in given]
-    if min(hours) < 0 or (kind == "uniform" and (len(hours) != 2 or hours[0] > hours[1])):
-        raise options.fault(
-            "hours", f"{hours} must be [low, high] for uniform, a list of run times for choice"
-        )
+def _choice(gang: Ints, options: Options, rng: np.random.Generator) -> Floats:
+    return HOUR * rng.choice(np.array(_hours(options, [0.5 * k for k in range(1, 9)])), len(gang))
+
+
+def _lognormal(gang: Ints, options: Options, rng: np.random.Generator) -> Floats:
+    median, sigma = options.number("median_hours", 1.0), options.number("sigma", 1.2)
+    return HOUR * median * rng.lognormal(0.0, sigma, len(gang))
+
+
+def _gavel(gang: Ints, options: Options, rng: np.random.Generator) -> Floats:
+    many, jobs = rng.random(len(gang)) < 0.8, len(gang)
+    return 60.0 * 10 ** np.where(many, rng.uniform(1.5, 3, jobs), rng.uniform(3, 4, jobs))
+
+
+def _philly(gang: Ints, options: Options, rng: np.random.Generator) -> Floats:
+    return np.asarray(np.exp(np.interp(rng.random(len(gang)), PHILLY_SHARE, np.log(PHILLY_SECONDS))))
+
+
+def _classes(gang: Ints, options: Options, rng: np.random.Generator) -> Floats:
+    share = options.shares("shares", dict.fromkeys(CLASSES, 0.25))
+    unknown = sorted(set(share) - set(CLASSES))
+    if unknown:
+        raise options.fault("shares", f"{unknown[0]!r} is none of {', '.join(CLASSES)}")
+    drawn = rng.choice(len(share), len(gang), p=list(share.values()))
+    low, high = (np.array([CLASSES[name][end] for name in share])[drawn] for end in (0, 1))
+    return np.asarray(HOUR * rng.uniform(low, high) / gang)
+
+
+def _hours(options: Options, default: list[float]) -> list[float]:
+    given = options.values.get("hours")
+    hours = default if given is None else [float(h) for h in given]
+    if not hours or min(hours) < 0:
+        raise options.fault("hours", f"{hours} must be a list of run times, none below 0")
     return hours
+
+
+LENGTHS: Mapping[str, Callable[[Ints, Options, np.random.Generator], Floats]] = {
+    "uniform": _uniform,
+    "choice": _choice,
+    "lognormal": _lognormal,
+    "gavel": _gavel,
+    "philly": _philly,
+    "classes": _classes,
+}

@@ -1,9 +1,7 @@
-"""The plain CSV of this project: what a user writes by hand, and what any trace can be written to and read
-from again.
+"""The plain CSV of this project: written by hand, or from any trace, and read.
 
-Columns: id, arrival (s), gang, and either work (steps) with rate.TYPE (steps/s of the whole gang, 0:
-cannot run
-there) for every device type, or duration (s). Optional: epochs, weight, model, spread.TYPE (steps/s over
+Columns: id, arrival (s), gang, and either work (steps) with rate.TYPE (steps/s of the whole gang, 0: cannot
+run there) for every device type, or duration (s). Optional: epochs, weight, model, spread.TYPE (steps/s over
 several nodes).
 """
 
@@ -77,7 +75,7 @@ def _lasting(table: Table, options: Options, types: Sequence[str]) -> Trace:
 def _rates(table: Table, kind: str, types: Sequence[str]) -> Floats:
     missing = [f"{kind}.{name}" for name in types if not table.has(f"{kind}.{name}")]
     if missing:
-        cure = f"the cluster has this device type: add the column (0 = cannot run there); there are {', '.join(table.columns)}"
+        cure = f"add it, 0 where a job cannot run; the columns are {', '.join(table.columns)}"
         raise TraceError(cure, file=table.path, line=1, field=missing[0])
     columns = [table.number(f"{kind}.{name}") for name in types]
     return np.column_stack(columns) if columns else np.zeros((len(table), 0))
