@@ -55,7 +55,7 @@ OTHER = (
 
 
 def check_card(card: Mapping[str, Any]) -> None:
-    """Raise ValueError, naming the key, for a fleet card that lacks one, has one too many, or a wrong number."""
+    """Raise ValueError, naming the key, for a card that lacks one, has one too many, or a wrong number."""
     found = dict(_flat(card, ""))
     known = {*NUMBERS, *OTHER}
     if missing := sorted(known - set(found)):
