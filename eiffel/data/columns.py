@@ -46,6 +46,7 @@ def metric_of(options: Mapping[str, Any], classes: int) -> str:
     metric = str(options.get("metric") or "accuracy")
     if metric not in METRICS or (metric == "auroc" and classes != 2):
         raise DataError(
-            f"datasets.options.metric is {metric!r} for {classes} classes; it must be accuracy, or auroc for 2 classes"
+            f"datasets.options.metric is {metric!r} for {classes} classes; "
+            "it must be accuracy, or auroc for 2 classes"
         )
     return metric

@@ -106,6 +106,6 @@ def _sources(ask: Ask, x: NDArray[np.float32], y: NDArray[np.int64]) -> dict[str
     """sha256 of the local files, or of the loaded arrays where the hub gave them."""
     if files := _files(ask):
         return {Path(file).name: fingerprint(Path(file), ask.options) for file in files.values()}
-    digest = hashlib.sha256(np.ascontiguousarray(x))
-    digest.update(np.ascontiguousarray(y))
+    digest = hashlib.sha256(x.tobytes())
+    digest.update(y.tobytes())
     return {f"arrays of {ask.options['dataset']}": digest.hexdigest()}

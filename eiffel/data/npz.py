@@ -18,7 +18,7 @@ NAMES = ("x", "y", "client", "test")
 
 
 def read(ask: Ask) -> Pool:
-    """x: (M, ...) numbers. y: (M,) labels. client: (M,) natural client. test: (M,) bool; the last two may be absent.
+    """x: (M, ...) numbers. y: (M,) labels. If there: client: (M,) natural client, test: (M,) bool.
 
     options: x, y, client, test (the arrays' names), standardise, ordered (rows ascend in time), metric.
     Pickled objects are refused.
@@ -36,7 +36,8 @@ def read(ask: Ask) -> Pool:
     for name in ("y", "client", "test"):
         if found.get(name) is not None and found[name].shape != (len(x),):
             raise DataError(
-                f"{path}: {names[name]} has shape {found[name].shape} for {len(x)} samples; expected ({len(x)},)"
+                f"{path}: {names[name]} has shape {found[name].shape} for {len(x)} samples; "
+                f"expected ({len(x)},)"
             )
     y, classes = labels_of(found["y"], f"{path}: {names['y']}")
     owner, keys = clients_of(found["client"]) if "client" in found else (None, ())

@@ -1,4 +1,4 @@
-"""A user's own CSV: a header, one row a sample, numeric features, a label column and, if there is one, a client column."""
+"""A user's own CSV: a header, one row a sample: numeric features, a label, a client if there are clients."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def read(ask: Ask) -> Pool:
     """x: (M, columns) float32. y: labels, numbered in sorted order (2 before 10).
 
     options: label (column's name), client (column's name, or null), features (names; null: all others),
-    delimiter, standardise, ordered (rows ascend in time: the last are the test part), metric.
+    delimiter, standardise, ordered (rows ascend in time, so the last are the test part), metric.
 
     Raises
     ------
     DataError
-        File or column missing, a row of the wrong length, an empty or not numeric cell (column and line named).
+        File or column missing, a row of the wrong length, a cell that is empty or no number (line named).
     """
     path = required(ask.path, "csv", "datasets.path=FILE.csv")
     source, table = fingerprint(path, ask.options), _table(path, ask.options)
@@ -84,7 +84,8 @@ def _numbers(column: Any, name: str) -> NDArray[np.float32]:
     if values.dtype.kind not in "biuf":
         line, cell = next((i, v) for i, v in enumerate(values, 2) if not _is_number(v))
         raise DataError(
-            f"{name}, line {line}: {cell!r} is not a number; name the numeric columns in datasets.options.features"
+            f"{name}, line {line}: {cell!r} is not a number; "
+            "name the numeric columns in datasets.options.features"
         )
     if not np.isfinite(values).all():
         raise DataError(f"{name}, line {int(np.argmin(np.isfinite(values))) + 2}: not a finite number")
