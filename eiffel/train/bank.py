@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from eiffel.core.model import Ints
-
-if TYPE_CHECKING:
-    from eiffel.data.federated import Federated
+from eiffel.train.models import Samples
 
 
 def tensor(array: NDArray[Any], device: str = "cpu") -> Tensor:
@@ -22,6 +20,44 @@ def tensor(array: NDArray[Any], device: str = "cpu") -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writ")
         return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+
+class Ragged(Protocol):
+    """`eiffel.data.federated.Parts`, or the same over shared memory."""
+
+    @property
+    def index(self) -> Ints:
+        """(M,) rows."""
+        ...
+
+    @property
+    def start(self) -> Ints:
+        """(N + 1,) offsets."""
+        ...
+
+
+class Source(Samples, Protocol):
+    """What training needs of `eiffel.data.federated.Federated`."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        ...
+
+    @property
+    def metric(self) -> str:
+        """accuracy or auroc."""
+        ...
+
+    @property
+    def train(self) -> Ragged:
+        """Rows to train on."""
+        ...
+
+    @property
+    def test(self) -> Ragged:
+        """Rows to test on."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +79,7 @@ class Bank:
     _rows: dict[int, Tensor]
 
     @classmethod
-    def of(cls, data: Federated, device: str = "cpu") -> Bank:
+    def of(cls, data: Source, device: str = "cpu") -> Bank:
         """Take a federated data set as it is: no copy on a CPU, one upload to a GPU."""
         if data.metric not in ("accuracy", "auroc") or (data.metric == "auroc" and data.classes != 2):
             raise ValueError(

@@ -8,7 +8,7 @@ after block). Who trains a block, and when, changes nothing.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ from eiffel.core.model import Floats, Ints, Params, Plan, Reports, Scores, Train
 from eiffel.train import models
 from eiffel.train.flat import Flat
 from eiffel.train.learner import Learner
+from eiffel.train.objectives import objective
 from eiffel.train.scores import scores
 from eiffel.train.task import Cohort, Task
 
@@ -131,6 +132,7 @@ class Engine:
 
     def _cohort(self, plan: Plan, device: Ints, steps: Ints) -> Cohort:
         """Check what is asked and cut it into blocks."""
+        objective(plan.local.objective)
         if plan.params.shape != (self.size,):
             raise ValueError(f"plan.params has the shape {plan.params.shape}; this model has ({self.size},)")
         examples = self.bank.sizes(device)
@@ -194,9 +196,3 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def alone(data: Federated, card: models.Card, settings: Mapping[str, Any]) -> Engine:
-    """An engine without worker processes."""
-    learner = Learner(data, card, str(settings.get("device") or "cpu"))
-    return Engine(data, card, Alone(learner), learner, "one process")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,15 +11,12 @@ from torch import Tensor
 
 from eiffel.core.model import Floats
 from eiffel.train import models
-from eiffel.train.bank import Bank
+from eiffel.train.bank import Bank, Source
 from eiffel.train.batches import Draws
 from eiffel.train.flat import Flat
 from eiffel.train.objectives import sample_losses
-from eiffel.train.ordinary import Ordinary
+from eiffel.train.paths import choose
 from eiffel.train.task import Task
-
-if TYPE_CHECKING:
-    from eiffel.data.federated import Federated
 
 FORWARD = 256  # samples a forward pass: large enough for full speed, small enough for the cache
 
@@ -26,11 +24,12 @@ FORWARD = 256  # samples a forward pass: large enough for full speed, small enou
 class Learner:
     """One module, its flat buffers and the samples: everything a worker needs, built once."""
 
-    def __init__(self, data: Federated, card: models.Card, device: str) -> None:
+    def __init__(self, data: Source, card: models.Card, settings: Mapping[str, Any]) -> None:
+        device = str(settings.get("device") or "cpu")
         self.bank = Bank.of(data, device)
         self.flat = Flat(models.initial(card, data, 0), device)
         self.draws = Draws()
-        self.path = Ordinary(self.flat, self.bank, bool(card.get("module")))
+        self.path, self.note = choose(self.flat, self.bank, bool(card.get("module")), settings)
 
     def train(self, start: Tensor, task: Task, sums: Tensor, full: Tensor | None) -> tuple[Floats, Floats]:
         """Train a block into zeroed sums (m, P); (k,) |u|^2 and (k,) first-batch losses."""

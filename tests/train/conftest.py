@@ -14,14 +14,14 @@ def parts(sizes):
     return Parts(np.arange(start[-1], dtype=np.int64), start)
 
 
-def federation(x, y, classes, sizes, test_sizes=None, metric="accuracy"):
+def make_federation(x, y, classes, sizes, test_sizes=None, metric="accuracy"):
     train = parts(sizes)
     test = parts(test_sizes if test_sizes is not None else sizes)
     clients = tuple(f"c{i}" for i in range(len(sizes)))
     return Federated("hand", x, y, classes, train, test, clients, {}, metric)
 
 
-def plan_of(params, device, steps, round_=0, local=None, weigh=None, full=False):
+def make_plan(params, device, steps, round_=0, local=None, weigh=None, full=False):
     n = 1 + max(int(d) for d in device)
     return Plan(
         round=round_,
@@ -43,4 +43,16 @@ def blobs():
     m = int(sizes.sum())
     y = random.integers(0, 4, m)
     x = (random.normal(size=(4, 12))[y] + random.normal(size=(m, 12))).astype(np.float32)
-    return federation(x, y.astype(np.int64), 4, sizes)
+    return make_federation(x, y.astype(np.int64), 4, sizes)
+
+
+@pytest.fixture(scope="session")
+def federation():
+    """make_federation(x, y, classes, sizes, test_sizes=None, metric="accuracy")."""
+    return make_federation
+
+
+@pytest.fixture(scope="session")
+def plan_of():
+    """make_plan(params, device, steps, round_=0, local=None, weigh=None, full=False)."""
+    return make_plan
