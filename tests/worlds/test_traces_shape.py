@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eiffel.core.jobs import Nodes, Trace
-from eiffel.worlds.traces import TraceError, jobtypes, load_nodes, load_trace
+from eiffel.worlds.traces import TraceError, jobtypes, load_nodes, load_trace, stop_early
 from eiffel.worlds.traces.shape import demand, length
 
 GPU = ("gpu",)
@@ -132,6 +132,20 @@ def test_seeds_repeat_and_differ(tmp_path: Path):
 
 def test_epochs(tmp_path: Path):
     assert set(five(tmp_path, epochs=10).epochs.tolist()) == {10}
+
+
+def test_stopping_early(tmp_path: Path):
+    """Nobody: nothing changes. Everybody: between a fifth and all of what was declared, .6 on average."""
+    trace = synthetic(jobs=4000)
+    same, declared = stop_early(trace, 0.0, seed=0)
+    assert np.array_equal(same.work, declared)
+    short, declared = stop_early(trace, 1.0, seed=0)
+    part = short.work / declared
+    assert np.array_equal(declared, trace.work)
+    assert 0.2 <= part.min() <= part.max() <= 1
+    assert part.mean() == pytest.approx(0.6, abs=0.02)
+    some, _ = stop_early(trace, 0.3, seed=0)
+    assert np.mean(some.work < trace.work) == pytest.approx(0.3, abs=0.03)
 
 
 @pytest.mark.parametrize(

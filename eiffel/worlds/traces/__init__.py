@@ -19,9 +19,10 @@ from eiffel.worlds.traces import (
 from eiffel.worlds.traces.nodes import load_nodes
 from eiffel.worlds.traces.options import Options
 from eiffel.worlds.traces.reading import TraceError
+from eiffel.worlds.traces.shape import stop_early
 from eiffel.worlds.traces.table import write
 
-__all__ = ["FORMATS", "TraceError", "load_nodes", "load_trace", "write"]
+__all__ = ["FORMATS", "TraceError", "load_nodes", "load_trace", "stop_early", "write"]
 
 Read = Callable[[Options, Sequence[str]], Trace]
 FORMATS: Mapping[str, tuple[Read, tuple[str, ...]]] = {

@@ -72,7 +72,9 @@ def _speeds(jobs: int, options: Options, types: Sequence[str]) -> Floats:
         )
     base: Floats = np.array([Options(given, "trace.speeds").number(name, 1.0) for name in types])
     if not base.any():
-        raise options.fault("speeds", "with speed 0 on every device type a job runs nowhere; give one above 0")
+        raise options.fault(
+            "speeds", "with speed 0 on every device type a job runs nowhere; give one above 0"
+        )
     width = options.number("speed_spread", 0.0)
     if width >= 1:
         raise options.fault("speed_spread", f"{width:g} would stop jobs; give less than 1")

@@ -44,9 +44,9 @@ def find(path: str | os.PathLike[str]) -> Path:
     for place in places:
         if place.is_file():
             return place
-    tried = " or ".join(str(p) for p in places)
-    cure = "give trace.path a file that exists, or set EIFFEL_DATA to the folder that holds it"
-    raise TraceError(f"no such file (tried {tried}); {cure}", field="path")
+    also = "".join(f", nor {place}" for place in places[1:])
+    cure = "give the path of a file, or set EIFFEL_DATA to the folder that holds it"
+    raise TraceError(f"no such file{also}; {cure}", file=given)
 
 
 @dataclass(frozen=True, slots=True)
