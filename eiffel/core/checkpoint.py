@@ -97,13 +97,17 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def write_npz(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Write named arrays as one uncompressed .npz, whole or not at all; never pickled: data, not code."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    write_atomically(path, buffer.getvalue())
+
+
 def save(folder: Path, round_: int, tree: Any, keep: int = 2) -> Path:
     """Save a state as the checkpoint of `round_`; older ones than the newest `keep` are removed."""
-    buffer = io.BytesIO()
-    # allow_pickle=False: a checkpoint is data, never code.
-    np.savez(buffer, allow_pickle=False, **flatten(tree))
     path = folder / f"{_PREFIX}{round_:06d}{_SUFFIX}"
-    write_atomically(path, buffer.getvalue())
+    write_npz(path, flatten(tree))
     for old in _saved(folder)[:-keep]:
         old.unlink(missing_ok=True)
     return path
@@ -121,7 +125,7 @@ def load(folder: Path, template: Any) -> tuple[int, Any, list[str]]:
     complaints = []
     for path in reversed(_saved(folder)):
         try:
-            with np.load(path, allow_pickle=False) as saved:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as saved:
                 flat = {key: saved[key] for key in saved.files}
         except (zipfile.BadZipFile, OSError, ValueError, EOFError) as problem:
             complaints.append(f"{path.name} is damaged ({problem}); going back to the one before it")
