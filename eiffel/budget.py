@@ -21,11 +21,12 @@ FREE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Spent so far, rounds done, and the prices of seconds, joules and charge."""
+    """Spent so far, rounds done, whether what is left buys nobody's task, and the prices."""
 
     joules: float = 0.0
     seconds: float = 0.0
     rounds: int = 0
+    exhausted: bool = False
     price_s: float = FREE
     price_j: float = FREE
     price_b: float = 0.0
@@ -62,8 +63,10 @@ class Budget:
         """Nothing spent."""
         return Spending()
 
-    def learn(self, spending: Spending, snapshot: Snapshot, outcomes: Outcomes) -> Spending:
-        """Add a round's spending and let the prices follow."""
+    def learn(
+        self, spending: Spending, snapshot: Snapshot, outcomes: Outcomes, starved: bool = False
+    ) -> Spending:
+        """Add a round's spending and let the prices follow. starved: the budget ruled everybody out."""
         joules, seconds = float(outcomes.joules.sum()), outcomes.end_s - outcomes.start_s
         allowed_j = self._allowance(self.joules_round, self.joules - spending.joules, spending.rounds)
         allowed_s = self._allowance(self.seconds_round, self.seconds - spending.seconds, spending.rounds)
@@ -72,6 +75,7 @@ class Budget:
             joules=spending.joules + joules,
             seconds=spending.seconds + seconds,
             rounds=spending.rounds + 1,
+            exhausted=starved,
             price_j=_follow(spending.price_j, joules, allowed_j, self.step),
             price_s=_follow(spending.price_s, seconds, allowed_s, self.step),
             price_b=self._charge_price(spending.price_b, snapshot, outcomes),
@@ -94,7 +98,7 @@ class Budget:
 
     def spent(self, spending: Spending) -> str:
         """Which budget of the whole run is spent, in words, or ''."""
-        if spending.joules >= self.joules:
+        if spending.joules >= self.joules or spending.exhausted:
             return f"the energy budget is spent: {spending.joules:.4g} of {self.joules:.4g} J"
         if spending.seconds >= self.seconds:
             return f"the time budget is spent: {spending.seconds:.4g} of {self.seconds:.4g} s"

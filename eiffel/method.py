@@ -181,10 +181,11 @@ class Method:
         """Reason codes: the world's, then battery, deadline and budget; the first that applies stays."""
         snapshot = among.snapshot
         reason = snapshot.reason.copy()
-        reserve = np.float32(self.cohort.battery_reserve)
-        spare = snapshot.battery_j - (reserve * snapshot.capacity_j if reserve else np.float32(0))
+        spare = snapshot.battery_j
+        if reserve := self.cohort.battery_reserve:
+            powered = np.isfinite(snapshot.capacity_j)
+            spare = np.subtract(spare, np.float32(reserve) * snapshot.capacity_j, out=spare.copy(), where=powered)
         checks: tuple[tuple[Reason, Bools], ...] = (
-            # inf - inf (mains power with a reserve) is NaN, which compares false: never ruled out.
             (Reason.BATTERY, among.task_j >= spare),
             (Reason.DEADLINE, among.task_s > self.cohort.deadline_s),
             (Reason.BUDGET, among.task_j > self.budget.left_j(state.spending)),
@@ -211,7 +212,7 @@ class Method:
             self.select.learn(state.select, outcomes),
             self.pace.learn(state.pace, snapshot, plan, outcomes, _plain_sum(outcomes, self.pace.sums)),
             self.aggregate.learn(state.aggregate, outcomes) if enough else state.aggregate,
-            self.budget.learn(state.spending, snapshot, outcomes),
+            self.budget.learn(state.spending, snapshot, outcomes, starved=_starved(plan)),
         )
 
     def stop(self, state: MethodState) -> str:
@@ -226,6 +227,11 @@ class Method:
     def models(self, state: MethodState) -> Mapping[str, Params]:
         """The server's models by name."""
         return self.aggregate.models(state.aggregate)
+
+
+def _starved(plan: Plan) -> bool:
+    """Nobody was chosen, and somebody could have been but for the budget."""
+    return not plan.chosen.size and bool((plan.reason == Reason.BUDGET).any())
 
 
 def _plain_sum(outcomes: Outcomes, wanted: bool) -> Floats | None:

@@ -86,7 +86,7 @@ def test_a_tau_that_has_grown_is_not_shrunk_by_a_fallen_signal() -> None:
     for _ in range(40):
         state = feed(rule, state, ORTHOGONAL, cap=64.0)
     assert state.signal < 0.5
-    assert state.steps == 64
+    assert state.steps >= 64
 
 
 def test_a_plateau_halves_tau_and_freezes_it() -> None:
