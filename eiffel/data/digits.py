@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from eiffel.data.federated import Ask, DataError, Pool
+from eiffel.data.federated import Ask, DataError, MissingData, Pool
 from eiffel.data.sources import find, fingerprint, places, searched
 
 FILE = "digits.csv.gz"
@@ -19,8 +19,10 @@ def read(ask: Ask) -> Pool:
 
     Raises
     ------
+    MissingData
+        File not found.
     DataError
-        The file is not found, or does not hold 65 columns.
+        It does not hold 65 columns of numbers.
     """
     path = _locate(ask.path)
     sources = {FILE: fingerprint(path, ask.options)}
@@ -41,7 +43,7 @@ def _locate(path: Path | None) -> Path:
     where = places(path, "digits", *installed)
     found = find(where, [FILE])
     if found is None:
-        raise DataError(
+        raise MissingData(
             f"digits: no {FILE} in {searched(where)}; install scikit-learn (pip install 'eiffel-fl[sim]')"
         )
     return found

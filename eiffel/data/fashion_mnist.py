@@ -12,11 +12,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from eiffel.data.federated import Ask, DataError, Pool
+from eiffel.data.federated import Ask, DataError, MissingData, Pool
 from eiffel.data.sources import find, fingerprint, places, searched
 
 CLASSES = 10
 UNSIGNED_BYTE = 0x08
+FOLDERS = (
+    "/usr/share/datasets/fashion-mnist",
+    "FashionMNIST/raw",
+    "data/FashionMNIST/raw",
+    "~/data/FashionMNIST/raw",
+)
+"""Debian's, then torchvision's below the roots that are usual."""
 
 
 def read(ask: Ask) -> Pool:
@@ -27,8 +34,10 @@ def read(ask: Ask) -> Pool:
 
     Raises
     ------
+    MissingData
+        A file not found.
     DataError
-        Files not found, damaged or not the pinned ones; an option out of range.
+        Files damaged or not the pinned ones; an option out of range.
     """
     rows, pool = ask.options.get("rows", "train"), ask.options.get("pool", 1)
     if rows not in ("train", "official"):
@@ -67,11 +76,13 @@ def idx(data: bytes, name: str) -> NDArray[np.uint8]:
             f"{name}: not an idx file of bytes: it begins with {data[:4].hex(' ') or 'nothing'}, not 00 00 08"
         )
     head = 4 + 4 * data[3]
+    if len(data) < head:
+        raise DataError(f"{name}: it ends within its header, after {len(data)} bytes: fetch it again")
     shape = tuple(np.frombuffer(data[4:head], ">u4").astype(int).tolist())
-    if len(data) - head != (need := int(np.prod(shape))) or len(shape) != data[3]:
+    if len(data) - head != (need := int(np.prod(shape))):
         raise DataError(
             f"{name}: its header promises {need} bytes of shape {shape}, "
-            f"it holds {max(0, len(data) - head)}: fetch it again"
+            f"it holds {len(data) - head}: fetch it again"
         )
     return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
 
@@ -88,15 +99,10 @@ def _set(name: str, ask: Ask, sources: dict[str, str]) -> tuple[NDArray[np.uint8
 
 
 def _file(name: str, ask: Ask, sources: dict[str, str]) -> NDArray[np.uint8]:
-    where = places(
-        ask.path,
-        "fashion-mnist",
-        "/usr/share/datasets/fashion-mnist",
-        *(Path(root) / "FashionMNIST" / "raw" for root in (".", "data", "~/.torch", "~/data")),
-    )
+    where = places(ask.path, "fashion-mnist", *FOLDERS)
     path = find(where, [f"{name}.gz", name])
     if path is None or path.name not in (f"{name}.gz", name):
-        raise DataError(
+        raise MissingData(
             f"fashion_mnist: no {name}(.gz) in {searched(where)}. Two ways to get it: on Debian or Ubuntu "
             "`apt install dataset-fashion-mnist`; or let torchvision fetch it "
             "(torchvision.datasets.FashionMNIST('data', download=True)) "

@@ -17,6 +17,10 @@ class DataError(ValueError):
     """A data set that cannot be loaded or dealt as asked; the message says what to do about it."""
 
 
+class MissingData(DataError):
+    """The source of a data set is not on this machine; the message says where it was sought and how to get it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Rows of every client, ragged: client i owns index[start[i]:start[i + 1]], ascending.

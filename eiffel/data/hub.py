@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eiffel.data.columns import clients_of, labels_of, metric_of
-from eiffel.data.federated import Ask, DataError, Pool
+from eiffel.data.federated import Ask, DataError, MissingData, Pool
 from eiffel.data.sources import fingerprint
 
 
@@ -26,8 +26,10 @@ def read(ask: Ask) -> Pool:
 
     Raises
     ------
+    MissingData
+        flwr-datasets is not installed.
     DataError
-        flwr-datasets is not installed, the data cannot be loaded, or a column is missing or ragged.
+        The data cannot be loaded, or a column is missing or ragged.
     """
     options, split = ask.options, str(ask.options.get("split") or "train")
     table, name = _loaded(ask, split), f"hub: {options.get('dataset')}"
@@ -60,7 +62,7 @@ def _loaded(ask: Ask, split: str) -> Any:
     try:
         from flwr_datasets import FederatedDataset
     except ImportError as error:
-        raise DataError("hub: flwr-datasets is not installed: pip install 'eiffel-fl[hub]'") from error
+        raise MissingData("hub: flwr-datasets is not installed: pip install 'eiffel-fl[hub]'") from error
     dataset, files = ask.options.get("dataset"), _files(ask)
     if not dataset or not ask.options.get("x") or not ask.options.get("label"):
         raise DataError(

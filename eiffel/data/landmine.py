@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eiffel.data.federated import Ask, DataError, Pool
+from eiffel.data.federated import Ask, DataError, MissingData, Pool
 from eiffel.data.sources import find, fingerprint, places, searched
 
 FILE = "landmine29.mat"
@@ -25,13 +25,15 @@ def read(ask: Ask) -> Pool:
 
     Raises
     ------
+    MissingData
+        File not found.
     DataError
-        File not found, not the pinned one, or not in the layout above.
+        File not the pinned one, or not in the layout above.
     """
     where = [place / sub for place in places(ask.path, "landmine") for sub in ("", "fl")]
     path = find(where, [FILE])
     if path is None:
-        raise DataError(
+        raise MissingData(
             f"landmine: no {FILE} in {searched(where)}. It is data/small.mat of the public repository "
             f"gingsmith/fmtl (Apache-2.0): lay it as {FILE} into $EIFFEL_DATA/landmine "
             "or set datasets.path to it"

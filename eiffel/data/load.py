@@ -41,8 +41,10 @@ def load(card: Mapping[str, Any], clients: int | None = None, seed: int = 0) -> 
 
     Raises
     ------
+    MissingData
+        The source is not on this machine.
     DataError
-        Source missing, damaged or not the pinned one; a field out of range; a deal that is impossible.
+        Source damaged or not the pinned one; a field out of range; a deal that is impossible.
     """
     name = str(card.get("name", card.get("reader")))
     wanted = card.get("clients") if clients is None else clients
@@ -50,6 +52,7 @@ def load(card: Mapping[str, Any], clients: int | None = None, seed: int = 0) -> 
         raise DataError(f"datasets.clients is {wanted!r}; it must be a whole number of at least 1")
     reader = importlib.import_module(READERS[_choice(card, "reader", tuple(READERS))])
     path = None if card.get("path") is None else Path(str(card["path"])).expanduser()
+    seed &= 0xFFFFFFFF  # as everywhere: generators take no negative seeds
     pool: Pool = reader.read(Ask(path, card.get("options") or {}, wanted, seed))
     try:
         pool, owner, keys = _deal(pool, card, wanted, np.random.default_rng([seed, 1]))
@@ -93,7 +96,10 @@ def _deal_classes(
 ) -> Dealt:
     """One set of classes a client (`options.classes`; none: one class each); labels are renumbered from 0."""
     sets = (card.get("options") or {}).get("classes") or [[label] for label in range(pool.classes)]
-    sets = [[int(label) for label in one] for one in sets]
+    try:
+        sets = [[int(label) for label in one] for one in sets]
+    except (TypeError, ValueError):
+        raise DataError(f"options.classes is {sets!r}; give sets of classes such as [[0],[2],[6]]") from None
     used = sorted({label for one in sets for label in one})
     if not used or not all(sets) or not 0 <= used[0] <= used[-1] < pool.classes:
         raise DataError(

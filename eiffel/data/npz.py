@@ -58,7 +58,7 @@ def read(ask: Ask) -> Pool:
 def _arrays(path: Path, names: dict[str, str]) -> dict[str, NDArray[Any]]:
     """role -> array, for those that are there; x and y must be."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             if missing := [names[role] for role in ("x", "y") if names[role] not in file]:
                 raise DataError(
                     f"{path}: no array {missing[0]!r}; it holds {', '.join(file.files) or 'none'}"

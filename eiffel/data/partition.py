@@ -157,7 +157,8 @@ def enough(samples: int, clients: int, least: int) -> None:
         raise DataError(
             f"{clients} clients x at least {least} samples = {clients * least}, "
             f"but there are only {samples} samples ({short} too few); "
-            f"ask for at most {samples // least} clients or lower min_samples"
+            + (f"ask for at most {samples // least} clients or " if samples >= least else "")
+            + "lower min_samples"
         )
 
 

