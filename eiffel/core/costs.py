@@ -51,9 +51,11 @@ def probe_steps(local: Local, examples: NDArray[np.integer]) -> Floats:
     return np.asarray(probed * (FORWARD_SHARE / local.batch))
 
 
-def predict(snapshot: Snapshot, steps: NDArray[np.integer] | int, local: Local) -> tuple[Floats, Floats]:
-    """(N,) seconds and (N,) joules that a task of `steps` local steps takes on every device."""
-    work = steps + probe_steps(local, snapshot.examples)
+def predict(
+    snapshot: Snapshot, steps: NDArray[np.integer] | int, local: Local
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(N,) seconds and (N,) joules that a task of `steps` local steps takes on every device, probe included."""
+    work = (steps + probe_steps(local, snapshot.examples)).astype(np.float32)
     return work * snapshot.step_s + snapshot.exchange_s, work * snapshot.step_j + snapshot.exchange_j
 
 
@@ -67,9 +69,9 @@ def progress(seconds: Floats, elapsed: Floats) -> Floats:
     """
     ends = np.cumsum(seconds, axis=0)
     into = elapsed - (ends - seconds)
-    share = np.divide(into, seconds, out=np.where(into >= 0, 1.0, 0.0), where=seconds > 0)
-    done = np.asarray(elapsed >= ends[-1])
-    return np.where(done, 1.0, np.clip(share, 0.0, 1.0))
+    spent = np.clip(into, 0.0, seconds)
+    share = np.divide(spent, seconds, out=np.where(into >= 0, 1.0, 0.0), where=seconds > 0)
+    return np.where(elapsed >= ends[-1], 1.0, share)
 
 
 def drain(

@@ -12,11 +12,12 @@ _POSITIVE: Rule = (lambda value: value > 0, "a positive number")
 _NOT_NEGATIVE: Rule = (lambda value: value >= 0, "0 or more")
 _SHARE: Rule = (lambda value: 0 <= value <= 1, "between 0 and 1")
 _BELOW_ONE: Rule = (lambda value: 0 <= value < 1, "0 or more and below 1")
+_WHOLE: Rule = (lambda value: value >= 0 and value == int(value), "a whole number, 0 or more")
 _COUNT: Rule = (lambda value: value >= 1 and value == int(value), "a whole number, at least 1")
 
 NUMBERS: dict[str, Rule] = {
     "size": _COUNT,
-    "seed": _NOT_NEGATIVE,
+    "seed": _WHOLE,
     "reference_params": _POSITIVE,
     "speed.sigma": _NOT_NEGATIVE,
     "speed.exponent": _ANY,

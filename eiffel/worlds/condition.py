@@ -31,7 +31,8 @@ class Condition:
         self._begin(0.0, fleet.battery_j.astype(np.float64), np.zeros(fleet.size, bool), 0.0)
 
     def _begin(self, now: float, battery: Floats, flat: Bools, charged: float) -> None:
-        """Set the clock and the batteries, with nobody at work."""
+        """Set the clock, who is there then, and the batteries, with nobody at work."""
+        self._followed = now
         self.now, self.battery, self.flat, self.charged = now, battery, flat, charged
         self._busy: Ints = np.empty(0, np.int64)
         self._busy_until: Floats = np.empty(0)
@@ -44,9 +45,10 @@ class Condition:
             self._look(np.arange(battery.size), np.full(battery.size, now))
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint has to keep; presence follows from the clock."""
+        """What a checkpoint has to keep; presence follows from the moment up to which it was followed."""
         return {
             "now": self.now,
+            "followed": self._followed,
             "charged": self.charged,
             "battery": self.battery.copy(),
             "flat": self.flat.copy(),
@@ -62,13 +64,15 @@ class Condition:
             raise ValueError(
                 f"the checkpoint is of {battery.size} devices; this fleet has {self._fleet.size}"
             )
-        self._begin(float(state["now"]), battery, np.array(state["flat"], bool), float(state["charged"]))
+        self._begin(float(state["followed"]), battery, np.array(state["flat"], bool), float(state["charged"]))
+        self.now = float(state["now"])
         self._settled = np.array(state["settled"], np.float64)
         self._busy = np.array(state["busy"], np.int64)
         self._busy_until = np.array(state["busy_until"], np.float64)
 
     def advance(self) -> None:
         """Bring presence and batteries up to the clock, touching only devices whose presence changed."""
+        self._followed = self.now
         if not self._moving:
             return
         rows = np.flatnonzero(self._change <= self.now)
@@ -93,11 +97,10 @@ class Condition:
         before = self.battery[rows]
         gain = self._on[rows] * np.maximum(until - self._settled[rows], 0.0) * self._fleet.charge_w
         after = np.minimum(before + gain, self._fleet.capacity_j[rows])
+        powered = np.isfinite(before)
+        self.charged += float(np.subtract(after, before, out=gain, where=powered).sum(where=powered))
         self.battery[rows] = after
         self._settled[rows] = np.maximum(self._settled[rows], until)
-        self.charged += float(
-            np.subtract(after, before, out=gain, where=np.isfinite(before)).sum(where=np.isfinite(before))
-        )
         self._refresh(rows)
 
     def _refresh(self, rows: Ints | slice) -> None:

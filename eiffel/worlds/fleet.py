@@ -117,7 +117,7 @@ class FleetWorld:
         moved = {DOWN: plan.downlink, UP: plan.uplink}
         for phase, models in moved.items():
             seconds[phase], joules[phase] = seconds[phase] * models, joules[phase] * models
-        fate, ended, due = self._fates(plan.round, device, seconds, joules)
+        fate, ended, due = self._fates(plan, seconds, joules)
         length, status = _close(plan, fate, ended, due)
         share = progress(seconds, ended)
         start = self._condition.now
@@ -179,31 +179,29 @@ class FleetWorld:
     # A round.
 
     def _check(self, plan: Plan) -> None:
-        """Refuse a plan that no policy may make."""
+        """Refuse a plan that no policy may make; every plan needs its own snapshot."""
+        seen, self._seen = self._seen, None
+        if seen is None:
+            raise ValueError(f"plan of round {plan.round}: observe the fleet before every plan")
         chosen = np.asarray(plan.chosen)
         if chosen.size and (chosen.min() < 0 or chosen.max() >= self.fleet.size):
             raise ValueError(f"plan of round {plan.round}: devices must lie in 0..{self.fleet.size - 1}")
         if (np.diff(chosen) <= 0).any() or np.shape(plan.steps) != chosen.shape:
             raise ValueError(f"plan of round {plan.round}: devices must ascend, each with its local steps")
-        ruled_out = np.flatnonzero(self._seen[chosen]) if self._seen is not None else chosen[:0]
-        if ruled_out.size:
-            device = int(chosen[ruled_out[0]])
-            why = Reason(int(self._seen[device])).text if self._seen is not None else ""
-            raise ValueError(f"plan of round {plan.round}: chooses device {device}, ruled out: {why}")
+        if (ruled_out := chosen[seen[chosen] != Reason.CHOSEN]).size:
+            why = Reason(int(seen[ruled_out[0]])).text
+            raise ValueError(f"plan of round {plan.round}: chooses device {ruled_out[0]}, which is {why}")
 
-    def _fates(
-        self, round_: int, device: Ints, seconds: Floats, joules: Floats
-    ) -> tuple[Codes, Floats, Floats]:
+    def _fates(self, plan: Plan, seconds: Floats, joules: Floats) -> tuple[Codes, Floats, Floats]:
         """(K,) what becomes of each task, (K,) seconds until it does, (K,) seconds the whole task takes."""
-        due = seconds.sum(axis=0)
-        leave = self._condition.leaves(device)
-        _, flat = self._condition.drain(device, seconds, joules)
-        luck = chance(self._seed, round_, device, _SILENCE)
-        dropout = self.fleet.dropout
-        silent = np.divide(luck, dropout, out=np.full(due.shape, np.inf), where=luck < dropout) * due
+        due = np.cumsum(seconds, axis=0)[-1]
+        leave = self._condition.leaves(plan.chosen)
+        _, flat = self._condition.drain(plan.chosen, seconds, joules)
+        luck = chance(self._seed, plan.round, plan.chosen, _SILENCE + plan.probing)
+        fallen, dropout = luck < self.fleet.dropout, self.fleet.dropout
+        silent = np.divide(luck, dropout, out=np.full(due.shape, np.inf), where=fallen) * due
         times = np.stack([due, leave, flat, silent])
-        which = times.argmin(axis=0)
-        return _FATES[which], times.min(axis=0), due
+        return _FATES[times.argmin(axis=0)], times.min(axis=0), due
 
     def _train(self, plan: Plan, device: Ints, steps: Ints) -> Trained:
         """What training yields on the devices that deliver."""
