@@ -34,26 +34,34 @@ def bins(loss: NDArray[np.float32]) -> NDArray[np.uint16]:
 
 @dataclass(frozen=True, slots=True)
 class LossRank:
-    """bin: (N,) of each device's loss. count: (BINS,) devices in each bin."""
+    """bin: (N,) of each device's loss. count: (BINS,) devices in each bin; empty where the fleet has fewer
+    devices than there are bins, for sorting those is cheaper than summing over all bins.
+    """
 
     bin: NDArray[np.uint16]
-    count: NDArray[np.int64]
+    count: NDArray[np.int32]
 
     @staticmethod
     def of(loss: NDArray[np.float32]) -> LossRank:
         """The histogram of these losses, (N,)."""
         b = bins(loss)
-        return LossRank(b, np.bincount(b, minlength=BINS))
+        count = np.bincount(b, minlength=BINS) if b.size >= BINS else np.empty(0)
+        return LossRank(b, count.astype(np.int32))
 
     def changed(self, device: NDArray[np.int64], loss: NDArray[np.float32]) -> LossRank:
         """The histogram after these (distinct) devices' losses changed: O(K) beside two copies."""
         b, count, new = self.bin.copy(), self.count.copy(), bins(loss)
-        np.subtract.at(count, b[device], 1)
-        np.add.at(count, new, 1)
+        if count.size:
+            np.subtract.at(count, b[device], 1)
+            np.add.at(count, new, 1)
         b[device] = new
         return LossRank(b, count)
 
     def log_rank(self) -> NDArray[np.float32]:
-        """(N,) log of rank/N in (0, 1]; equal losses share the larger rank. One table look-up a device."""
-        share = np.maximum(np.cumsum(self.count), 1) / max(self.bin.size, 1)
+        """(N,) log of rank/N in (0, 1]; equal losses share the larger rank. One look-up a device."""
+        n = max(self.bin.size, 1)
+        if not self.count.size:
+            upto = np.searchsorted(np.sort(self.bin), self.bin, "right")
+            return np.log(upto / n).astype(np.float32)
+        share = np.maximum(np.cumsum(self.count), 1) / n
         return np.log(share).astype(np.float32)[self.bin]

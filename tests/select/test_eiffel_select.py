@@ -92,16 +92,26 @@ def test_ranks_follow_the_losses_and_the_unknown_rank_highest() -> None:
     np.testing.assert_allclose(rank, [3 / 5, 1 / 5, 2 / 5, 1, 1], rtol=1e-6)
 
 
-def test_ranks_follow_changes_exactly() -> None:
+@pytest.mark.parametrize("n", [400, 70_000])
+def test_ranks_follow_changes_exactly(n: int) -> None:
     rng = np.random.default_rng(1)
-    loss = rng.lognormal(size=400).astype(np.float32)
+    loss = rng.lognormal(size=n).astype(np.float32)
     kept = LossRank.of(loss)
     for _ in range(20):
-        who = np.sort(rng.choice(400, 7, replace=False))
+        who = np.sort(rng.choice(n, 7, replace=False))
         loss[who] = rng.lognormal(size=7)
         kept = kept.changed(who, loss[who])
     np.testing.assert_array_equal(kept.count, LossRank.of(loss).count)
     np.testing.assert_array_equal(kept.log_rank(), LossRank.of(loss).log_rank())
+
+
+def test_the_histogram_gives_the_ranks_that_sorting_gives() -> None:
+    """100,000 devices rank by the histogram; the same losses by counting how many are not larger."""
+    loss = np.random.default_rng(2).lognormal(size=100_000).astype(np.float32)
+    loss[::7] = np.nan
+    kept = LossRank.of(loss)
+    upto = np.searchsorted(np.sort(kept.bin), kept.bin, "right") / loss.size
+    np.testing.assert_allclose(np.exp(kept.log_rank()), upto, rtol=1e-5)
 
 
 def test_bins_keep_the_order_of_floats_and_are_finer_than_one_percent() -> None:
