@@ -87,12 +87,14 @@ def _features(path: Path) -> Table:
         and all(isinstance(k, int) and isinstance(v, list) for k, v in people.items())
     ):
         raise DataError(f"{path}: expected {{person: [recordings]}}, found {type(people).__name__}")
+    if not any(people.values()):
+        raise DataError(f"{path}: it holds no recording")
     rows: list[Table] = []
     for person in sorted(people):
         for experiment, frame in enumerate(people[person]):
             signal, label = _recording(pickles.columns(frame, str(path)), f"{path}: person {person}")
             x, y = windows(signal, label)
-            group = (person * 8 + experiment) * len(CLASSES) + y
+            group = (person * 1000 + experiment) * len(CLASSES) + y
             rows.append((describe(x).astype(np.float32), y, np.full(y.size, person, np.int64), group))
     x, y, owner, group = (np.concatenate(column) for column in zip(*rows, strict=True))
     return np.ascontiguousarray(x, dtype=np.float32), y, owner, group
@@ -149,9 +151,9 @@ def _kept(path: Path, table: Table) -> Table:
     """Write the features for the next time, whole or not at all; where nothing can be written, go on."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-            np.savez(file, x=table[0], y=table[1], owner=table[2], group=table[3])
-        os.replace(file.name, path)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            np.savez(part := Path(folder) / path.name, x=table[0], y=table[1], owner=table[2], group=table[3])
+            os.replace(part, path)
     except OSError:
         pass
     return table

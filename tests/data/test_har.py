@@ -141,7 +141,7 @@ def small(card, folder, **changes):
 
 
 def test_two_people_by_hand(bare, card):
-    """18 windows each but for the two that straddle 1|5: 640 = 10 x 64, so starts 576 only: 17 windows + ...
+    """640 samples of class 1, then 640 of class 5, a person.
 
     Starts 0, 64, .., 1152 (19 of them); the window at 576 covers 576..703 and holds both labels: 18 remain,
     9 of each label; a quarter of 9 is 2.25 -> 2, so 4 test windows and 14 train windows a person.
@@ -227,6 +227,9 @@ def test_faults_of_the_file_are_named(bare, card, monkeypatch):
         small(card, bare / "d")
     (bare / "d" / har.FILE).write_bytes(gzip.compress(pickle.dumps({1: [Runs(os.system, "touch owned")]})))
     with pytest.raises(DataError, match=r"HAPT.pkl.gz: not read: it names \w+.system"):
+        small(card, bare / "d")
+    (bare / "d" / har.FILE).write_bytes(packed({1: []}))
+    with pytest.raises(DataError, match=r"HAPT.pkl.gz: it holds no recording"):
         small(card, bare / "d")
     (bare / "d" / har.FILE).write_bytes(packed({1: [recording(1)]})[:-200])
     with pytest.raises(DataError, match=r"HAPT.pkl.gz: not read"):
