@@ -106,7 +106,7 @@ def sorted_devices(problem: Problem, name: str) -> Figure:
     entries = [(g.index, g.label) for g, _ in curves]
     inner = (
         shade
-        + svg.text(frame.left + 3, frame.floor - 5, "worst 10 %", "note")
+        + svg.text(frame.left + 3, frame.top + 10, "worst 10 %", "note")
         + svg.axes(frame, "devices below, %", f"{problem.metric}, %", 1, PERCENT)
         + lines(frame, curves, name)
         + svg.key(frame, entries, frame.end - 4, frame.floor - 13.5 * len(entries) + 4, "end")

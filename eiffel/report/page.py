@@ -119,7 +119,7 @@ def _problem(problem: Problem, number: int, share: float, target: float | None) 
     who = f"{plural(problem.devices, 'device')}, {seeds_text(problem.groups)}"
     facts = f"{who} · target {percent(aim)} {problem.metric}, {own if target is None else 'as given'}"
     several = max(len(group.runs) for group in problem.groups) > 1
-    basis = "Lines: mean over seeds; bands: lowest to highest seed." if several else "One seed, so no bands."
+    basis = "Mean over seeds; bands: lowest to highest seed." if several else "One seed, so no bands."
     parts = "".join(
         f'<h3>{escape(heading)}</h3><div class="row">{"".join(map(_figure, figures))}</div>'
         f'<p class="basis">{escape(f"{basis} n = {who}.")}</p>'

@@ -29,7 +29,7 @@ class Frame:
     width: float = 360
     height: float = 250
     left: float = 36
-    right: float = 78
+    right: float = 84
     top: float = 24
     bottom: float = 38
 
@@ -199,21 +199,37 @@ def lanes(count: int, top: float = 4) -> list[float]:
 def rule(frame: Frame, y: float, words: str, kind: str = "target") -> str:
     """A dashed horizontal line across the plot with words at its right end, just below it."""
     at = float(frame.py(y))
-    return f'<line class="{kind}" x1="{frame.left}" x2="{frame.end}" y1="{at:.1f}" y2="{at:.1f}"/>' + text(
-        frame.left + 4, at - 4, words, f"{kind} halo"
-    )
+    dashes = f'<line class="{kind}" x1="{frame.left}" x2="{frame.end}" y1="{at:.1f}" y2="{at:.1f}"/>'
+    return dashes + text(frame.end - 2, at + 13, words, f"{kind} halo", "end")
 
 
-def end_labels(frame: Frame, ends: Sequence[tuple[float, float, int, str]], gap: float = 12.5) -> str:
-    """Names at the ends of lines, (x, y, series, words) in data units, moved apart to be readable."""
-    if not ends:
-        return ""
-    wanted = [float(frame.py(y)) + 3.5 for _, y, _, _ in ends]
-    placed = apart(wanted, gap, frame.top + 4, frame.floor - 2)
-    return "".join(
-        text(float(frame.px(x)) + 5, y, short(words), f"label halo {mark(series)}")
-        for (x, _, series, words), y in zip(ends, placed, strict=True)
-    )
+End = tuple[float, float, int, str]
+"""Where a line ends, in data units, its series and its name."""
+
+
+def end_labels(frame: Frame, ends: Sequence[End], gap: float = 12.5) -> str:
+    """Names at the ends of lines; those that would run into each other are moved apart."""
+    out = []
+    for near in _near(frame, ends):
+        wanted = [float(frame.py(y)) + 3.5 for _, y, _, _ in near]
+        for (x, _, series, words), y in zip(
+            near, apart(wanted, gap, frame.top + 4, frame.floor - 2), strict=True
+        ):
+            out.append(text(float(frame.px(x)) + 5, y, short(words), f"label halo {mark(series)}"))
+    return "".join(out)
+
+
+def _near(frame: Frame, ends: Sequence[End], reach: float = 85) -> list[list[End]]:
+    """Ends in groups, left to right: those whose names, `reach` pixels long, would share columns of pixels."""
+    groups: list[list[End]] = []
+    right = -math.inf
+    for end in sorted(ends):
+        at = float(frame.px(end[0]))
+        if at > right:
+            groups.append([])
+        groups[-1].append(end)
+        right = at + reach
+    return groups
 
 
 def apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
@@ -249,7 +265,7 @@ def mark(series: int) -> str:
     return f"s{series} c{series % COLOURS}{dash}"
 
 
-def short(words: str, most: int = 15) -> str:
+def short(words: str, most: int = 13) -> str:
     """Words that fit beside a plot."""
     return words if len(words) <= most else words[: most - 1].rstrip() + "…"
 

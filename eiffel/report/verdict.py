@@ -20,7 +20,11 @@ def sentence(rows: Sequence[Row], target: float, problem: Problem) -> str:
     served = [row for row in rows if not row.note]
     if len(served) < 2:
         return ""
-    words = _duel(served[0], served[1], target, problem.metric) if len(served) == 2 else _best(served, rows, target)
+    words = (
+        _duel(served[0], served[1], target, problem.metric)
+        if len(served) == 2
+        else _best(served, rows, target)
+    )
     return f'<p class="lead">{words}</p>'
 
 
