@@ -47,6 +47,16 @@ class Candidates:
 class Select(Protocol):
     """A selection rule: frozen numbers, pure functions."""
 
+    @property
+    def probe(self) -> int:
+        """Own samples on which an asked device measures its loss (-1: all; 0: as `local.probe` says, else all)."""
+        ...
+
+    @property
+    def full(self) -> bool:
+        """Whether `learn` reads every single update (`outcomes.trained.full`)."""
+        ...
+
     def init(self, devices: int) -> Any:
         """State for a fleet of this size."""
         ...
@@ -59,11 +69,20 @@ class Select(Protocol):
         """The state after the answers (`answers.trained.reports.loss`)."""
         ...
 
+    def held(self, state: Any, round_: int) -> Ints:
+        """Devices that hold the model of this round already, because they were asked; usually none."""
+        ...
+
     def choose(self, state: Any, among: Candidates, k: int, rng: np.random.Generator) -> tuple[Ints, Score]:
         """Up to k distinct candidates (all of them where fewer exist), ascending, and every device's score.
 
-        Scores are log-weights or the rule's own measure; -inf marks who may not be chosen.
+        Scores are log-weights or the rule's own measure; -inf marks who may not be chosen: a candidate with
+        that score is reported as excluded by the strategy.
         """
+        ...
+
+    def see(self, state: Any, snapshot: Snapshot) -> Any:
+        """The state after a look at the fleet, once a round; most rules remember nothing of it."""
         ...
 
     def learn(self, state: Any, outcomes: Outcomes) -> Any:
@@ -71,10 +90,24 @@ class Select(Protocol):
         ...
 
 
+LEAST = np.finfo(np.float32).min
+"""A score below all others that still may be chosen, when nobody better is left."""
+
+
 class Unasking:
-    """For rules that need no probe."""
+    """What most rules do: ask nothing, want no single update, remember nothing of who was reachable."""
 
     __slots__ = ()
+
+    @property
+    def probe(self) -> int:
+        """Nothing is asked."""
+        return 0
+
+    @property
+    def full(self) -> bool:
+        """Sums suffice."""
+        return False
 
     def ask(self, state: Any, among: Candidates, k: int, rng: np.random.Generator) -> Ints:
         """Nobody."""
@@ -82,6 +115,14 @@ class Unasking:
 
     def hear(self, state: Any, answers: Outcomes) -> Any:
         """Nothing was asked."""
+        return state
+
+    def held(self, state: Any, round_: int) -> Ints:
+        """Nobody was asked."""
+        return np.empty(0, np.int64)
+
+    def see(self, state: Any, snapshot: Snapshot) -> Any:
+        """Nothing is remembered."""
         return state
 
 
@@ -106,13 +147,31 @@ def top(score: Score, k: int) -> Ints:
 
     Equal scores go to the lower index, so that the answer is a function of the scores alone.
     """
-    usable = np.flatnonzero(score > -np.inf)
+    usable = np.flatnonzero(score > _floor(score, k))
+    if usable.size < k:
+        usable = np.flatnonzero(score > -np.inf)
     if k >= usable.size:
         return usable
     if k <= 0:
         return usable[:0]
-    values = score[usable] if usable.size < score.size else score
+    values = score[usable]
     threshold = np.partition(values, values.size - k)[values.size - k]
     above = np.flatnonzero(values > threshold)
     level = np.flatnonzero(values == threshold)[: k - above.size]
     return np.asarray(usable[np.sort(np.concatenate([above, level]))])
+
+
+STRIDE = 64
+"""Every how many-th score of a large fleet is looked at to guess where the best begin."""
+
+
+def _floor(score: Score, k: int) -> float:
+    """A score that very likely has k others above it: from a sample, so that few need be partitioned.
+
+    A wrong guess costs time, never the answer.
+    """
+    sample = score[::STRIDE]
+    wanted = 8 + 4 * k // STRIDE
+    if score.size < 1 << 16 or wanted >= sample.size:
+        return -np.inf
+    return float(np.partition(sample, sample.size - wanted)[sample.size - wanted])

@@ -136,7 +136,7 @@ def log_cost(among: Candidates) -> Score:
         drain = np.asarray(among.task_j / left, np.float32)
         cost += np.float32(among.price_b / mean_over(drain, mask)) * drain
     np.log(np.maximum(cost, np.float32(1e-12)), out=cost)
-    return cost * np.float32(max(1.0, total))
+    return cost if total <= 1 else cost * np.float32(total)
 
 
 def mean_over(values: NDArray[np.float32], mask: NDArray[np.bool_]) -> float:

@@ -155,6 +155,17 @@ def test_ties_of_the_best_go_to_the_lower_index() -> None:
     assert top(np.zeros(5, np.float32), 2).tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("shape", ["spread", "level", "late"])
+def test_the_best_of_a_large_fleet_are_those_that_sorting_finds(shape: str) -> None:
+    """Also where the sample misleads: all scores equal, or the best ones all where it does not look."""
+    score = np.random.default_rng(5).normal(size=200_000).astype(np.float32)
+    score = np.zeros_like(score) if shape == "level" else score
+    if shape == "late":
+        score[1::64] += 100
+    expected = np.sort(np.lexsort((np.arange(score.size), -score))[:70])
+    np.testing.assert_array_equal(top(score, 70), expected)
+
+
 def test_everybody_comes_up_because_age_is_unbounded() -> None:
     """The device with the lowest need and the highest cost is still chosen sooner or later."""
     rule, rng = EiffelSelect(), np.random.default_rng(3)
