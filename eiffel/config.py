@@ -1,9 +1,9 @@
 """Configuration: which keys there are, and how a configuration becomes objects.
 
 Hydra composes conf/sim.yaml with the groups strategies/, datasets/, fleet/, engine/ and report/. The numbers
-of every selection rule, pace and weight rule are the fields of its dataclass: they are registered here as
-groups (strategies/select, strategies/pace, strategies/weights), so that the configuration of a run lists
-every number and a misspelt key is an error.
+of every selection rule, pace, weight rule and server optimizer are the fields of its dataclass: they are
+registered here as groups (strategies/select, strategies/pace, strategies/weights, strategies/server), so that
+the configuration of a run lists every number and a misspelt key is an error.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from eiffel.aggregate import WEIGHTS, Aggregate
+from eiffel.aggregate import SERVERS, WEIGHTS, Aggregate
 from eiffel.budget import Budget
 from eiffel.core.model import Local
 from eiffel.method import Cohort, Method
@@ -33,7 +33,12 @@ ROOT = PACKAGE.parent
 CONF = ROOT / "conf" if (ROOT / "conf" / "sim.yaml").exists() else PACKAGE / "conf"
 """Where the YAML lies: beside the package in a checkout and in a Flower bundle, inside it in a wheel."""
 
-CHOICES: dict[str, Mapping[str, type[Any]]] = {"select": RULES, "pace": PACES, "weights": WEIGHTS}
+CHOICES: dict[str, Mapping[str, type[Any]]] = {
+    "select": RULES,
+    "pace": PACES,
+    "weights": WEIGHTS,
+    "server": SERVERS,
+}
 """The tables of rules that strategy cards name."""
 
 
@@ -150,7 +155,8 @@ def build_method(config: Mapping[str, Any], rounds: int) -> Method:
     card, data = config["strategies"], config["datasets"]
     local = data["local"] | {key: value for key, value in card["local"].items() if value is not None}
     aggregate = dict(card["aggregate"])
-    aggregate["weights"] = build("weights", aggregate["weights"])
+    for choice in ("weights", "server"):
+        aggregate[choice] = build(choice, aggregate[choice])
     cohort = dict(config["cohort"])
     cohort["size"] = cohort["size"] or data["cohort"]
     return Method(
@@ -164,7 +170,7 @@ def build_method(config: Mapping[str, Any], rounds: int) -> Method:
     )
 
 
-def plain(config: DictConfig) -> dict[str, Any]:
+def plain(config: DictConfig | ListConfig) -> dict[str, Any]:
     """A composed configuration as plain dicts, every reference resolved."""
     container = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     assert isinstance(container, dict)

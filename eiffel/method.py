@@ -121,7 +121,7 @@ class Method:
             steps=np.zeros(who.size, np.int64),
             reason=reason,
             params=state.aggregate.params,
-            local=self.local if self.local.probe else replace(self.local, probe=-1),
+            local=replace(self.local, probe=self.select.probe or self.local.probe or -1),
             weigh=lambda reports: np.zeros((1, reports.device.size)),
             deadline_s=self.cohort.deadline_s,
             uplink=SCALAR_BYTES / snapshot.bytes_up,
@@ -140,21 +140,41 @@ class Method:
         among, reason = self._candidates(state, snapshot)
         chosen, score = self.select.choose(state.select, among, self.cohort.asked, rng)
         reason[among.mask] = Reason.NOT_DRAWN
+        reason[among.mask & (score == -np.inf)] = Reason.EXCLUDED
         reason[chosen] = Reason.CHOSEN
+        steps, patience = self.pace.share_out(state.pace, among, chosen)
+        down, up = self._traffic
+        held = self.select.held(state.select, snapshot.round)
         return Plan(
             round=snapshot.round,
             chosen=chosen,
-            steps=np.full(chosen.size, among.tempo.steps, np.int64),
+            steps=steps,
             reason=reason,
             params=state.aggregate.params,
             local=self.local,
             weigh=self._weigh(state, among.tempo),
             score=score,
-            full=self.aggregate.weights.full,
-            deadline_s=self.cohort.deadline_s,
-            wait_for=min(self.cohort.enough, int(chosen.size)),
+            full=self.aggregate.weights.full or self.select.full or self.pace.gradients,
+            deadline_s=min(self.cohort.deadline_s, patience),
+            # A rule that takes everybody waits for everybody.
+            wait_for=min(self.cohort.enough, chosen.size) if chosen.size <= self.cohort.asked else chosen.size,
             notes=self.pace.notes(state.pace) | self.budget.notes(state.spending),
+            downlink=down - 1.0 if held.size and np.isin(chosen, held).all() else down,
+            uplink=up,
+            gradients=self.pace.gradients,
+            shift=self.aggregate.weights.shift(state.aggregate.weights, chosen),
         )
+
+    @property
+    def _traffic(self) -> tuple[float, float]:
+        """Models that each device downloads and uploads: one, and what the rules send beside it."""
+        carries = 1.0 + self.aggregate.weights.carries
+        return carries, carries + self.pace.gradients
+
+    def _moved(self, snapshot: Snapshot) -> float:
+        """Bytes that a task moves, in exchanges of one model down and one up."""
+        (down, up), one_way = self._traffic, (snapshot.bytes_down, snapshot.bytes_up)
+        return (down * one_way[0] + up * one_way[1]) / max(sum(one_way), 1)
 
     def _candidates(self, state: MethodState, snapshot: Snapshot) -> tuple[Candidates, Codes]:
         """Who may be chosen at what cost, and why the others may not."""
@@ -164,13 +184,13 @@ class Method:
 
     def _price(self, state: MethodState, snapshot: Snapshot, tempo: Tempo) -> Candidates:
         """The task of this round on every device: seconds and joules, at the current prices."""
-        steps = np.float32(tempo.steps)
+        steps, moved = np.float32(tempo.steps), np.float32(self._moved(snapshot))
         prices = state.spending
         return Candidates(
             snapshot,
             snapshot.reason == Reason.CHOSEN,
-            steps * snapshot.step_s + snapshot.exchange_s,
-            steps * snapshot.step_j + snapshot.exchange_j,
+            steps * snapshot.step_s + moved * snapshot.exchange_s,
+            steps * snapshot.step_j + moved * snapshot.exchange_j,
             tempo,
             prices.price_s,
             prices.price_j,
@@ -209,9 +229,9 @@ class Method:
         """All four choices and the budgets after a round."""
         enough = outcomes.delivered.sum() >= self.cohort.quorum
         return MethodState(
-            self.select.learn(state.select, outcomes),
+            self.select.learn(self.select.see(state.select, snapshot), outcomes),
             self.pace.learn(state.pace, snapshot, plan, outcomes, _plain_sum(outcomes, self.pace.sums)),
-            self.aggregate.learn(state.aggregate, outcomes) if enough else state.aggregate,
+            self.aggregate.learn(state.aggregate, outcomes, self.local.lr) if enough else state.aggregate,
             self.budget.learn(state.spending, snapshot, outcomes, starved=_starved(plan)),
         )
 

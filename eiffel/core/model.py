@@ -163,6 +163,7 @@ class Reports:
     device: (K,) index into the fleet. examples: (K,) samples behind the update. steps: (K,) local steps done.
     loss: (K,) loss of the incoming model on own training samples (NaN where not measured).
     first_loss: (K,) loss of the incoming model on the first minibatch (NaN where not reported).
+    rms: (K,) root of the mean squared sample loss behind `loss`; None where nobody measured it.
     """
 
     device: Ints
@@ -170,6 +171,12 @@ class Reports:
     steps: Ints
     loss: Floats
     first_loss: Floats
+    rms: Floats | None = None
+
+    @property
+    def incoming(self) -> Floats:
+        """(K,) loss of the incoming model: the probe's, else the first minibatch's, else NaN."""
+        return np.where(np.isfinite(self.loss), self.loss, self.first_loss)
 
 
 Weigh = Callable[[Reports], Floats]
@@ -189,6 +196,8 @@ class Plan:
     downlink, uplink: what each device receives and sends, in models (a method that also ships gradients or
     control variates moves 2). A plan whose steps are all 0 is a probe: devices measure the loss of the model
     on `local.probe` samples and send scalars.
+    gradients: devices also report the gradient of the incoming model (`Slopes`), one more step of work.
+    shift: (K, P) added to every gradient a device steps by (SCAFFOLD's c - c_k), or None.
     """
 
     round: int
@@ -205,6 +214,8 @@ class Plan:
     notes: Mapping[str, float] = field(default_factory=dict)
     downlink: float = 1.0
     uplink: float = 1.0
+    gradients: bool = False
+    shift: NDArray[np.float32] | None = None
 
     @property
     def probing(self) -> bool:
@@ -213,12 +224,25 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Slopes:
+    """The loss surface between the incoming model w and a device's own w_k, on its first minibatch.
+
+    gradient: (R, P) of w, zero for entries that are not learnt.
+    beta: (R,) |gradient(w_k) - gradient(w)| / |w_k - w|. rho: (R,) |loss(w_k) - loss(w)| / |w_k - w|.
+    """
+
+    gradient: NDArray[np.float32]
+    beta: Floats
+    rho: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class Trained:
     """What training a cohort yields. Updates are u = w_global - w_local, flat float32.
 
     reports: R rows. sumsq: (R,) |u|^2 (not finite: the update was left out of every sum).
     weights: (m, R) as `weigh` gave them, 0 where left out. sums: (m, P) sum over devices of weight x update.
-    full: (R, P) every update, where the plan asked for it.
+    full: (R, P) every update, where the plan asked for it. slopes: likewise.
     """
 
     reports: Reports
@@ -226,6 +250,7 @@ class Trained:
     weights: Floats
     sums: NDArray[np.float32]
     full: NDArray[np.float32] | None = None
+    slopes: Slopes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ A rule is a frozen dataclass of its own numbers (what a strategy card sets); its
 
 from eiffel.select.candidates import Candidates, Select, Tempo
 from eiffel.select.eiffel import EiffelSelect
-from eiffel.select.uniform import SizeWeighted, Uniform
+from eiffel.select.uniform import Everybody, SizeWeighted, Uniform
 
 RULES: dict[str, type[Select]] = {
     "uniform": Uniform,
     "size": SizeWeighted,
+    "all": Everybody,
     "eiffel": EiffelSelect,
 }
 """Selection rules by the name that strategy cards use."""

@@ -1,4 +1,4 @@
-"""Selection without memory: uniformly, or in proportion to the number of training samples."""
+"""Selection without memory: uniformly, in proportion to the number of training samples, or everybody."""
 
 from __future__ import annotations
 
@@ -39,3 +39,13 @@ class SizeWeighted(Uniform):
         samples = np.maximum(among.snapshot.examples, 1).astype(np.float32)
         score = np.where(among.mask, np.log(samples), np.float32(-np.inf))
         return draw(score, k, rng), score
+
+
+@dataclass(frozen=True, slots=True)
+class Everybody(Uniform):
+    """Every candidate, whatever the cohort's size: full participation."""
+
+    def choose(self, state: None, among: Candidates, k: int, rng: np.random.Generator) -> tuple[Ints, Score]:
+        """All candidates."""
+        score = np.where(among.mask, np.float32(0.0), np.float32(-np.inf))
+        return np.flatnonzero(among.mask), score

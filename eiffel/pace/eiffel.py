@@ -1,87 +1,16 @@
-"""Pace: how many local steps (tau) a device does before it meets the others again.
-
-A pace proposes tau for the coming round before anybody is chosen (so that costs can be predicted), may refine
-it for the cohort, and learns from what came back. Few local steps mean many exchanges (bytes), many local
-steps mean that devices drift apart where their data disagree.
-"""
+"""Eiffel's pace: grow tau while the devices agree, halve it where they do not."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eiffel.core.model import Floats, Ints, Outcomes, Plan, Snapshot
+from eiffel.core.model import Floats, Outcomes, Plan, Snapshot
+from eiffel.pace.rule import Together, mean, smooth
 from eiffel.select.candidates import Tempo
-
-
-class Pace(Protocol):
-    """A rule for local steps: frozen numbers, pure functions.
-
-    sums: the rule reads the plain sum of the updates (a row of `Weigh`). gradients: it needs the devices'
-    gradients (an upload of the model's size more, charged as such).
-    """
-
-    @property
-    def sums(self) -> bool:
-        """Whether `learn` reads the plain sum of the updates."""
-        ...
-
-    @property
-    def gradients(self) -> bool:
-        """Whether devices must report the gradient of the incoming model."""
-        ...
-
-    def init(self) -> Any:
-        """The state before the first round."""
-        ...
-
-    def tempo(self, state: Any) -> Tempo:
-        """tau proposed for the coming round, and what selection and aggregation may know of the pace."""
-        ...
-
-    def learn(
-        self, state: Any, snapshot: Snapshot, plan: Plan, outcomes: Outcomes, total: Floats | None
-    ) -> Any:
-        """The state after a round. total: (P,) plain sum of the counted updates, where `sums` asks for it."""
-        ...
-
-    def notes(self, state: Any) -> dict[str, float]:
-        """Figures of the state that belong in the record."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """The same number of local steps in every round: FedAvg (McMahan et al. 2017)."""
-
-    steps: int = 5
-    sums: bool = field(default=False, init=False)
-    gradients: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        """Refuse what no device can do."""
-        if self.steps < 1:
-            raise ValueError(f"pace.steps is {self.steps}; a device does at least 1 local step")
-
-    def init(self) -> None:
-        """No state."""
-
-    def tempo(self, state: None) -> Tempo:
-        """tau as configured."""
-        return Tempo(self.steps)
-
-    def learn(
-        self, state: None, snapshot: Snapshot, plan: Plan, outcomes: Outcomes, total: Floats | None
-    ) -> None:
-        """Nothing to learn."""
-
-    def notes(self, state: None) -> dict[str, float]:
-        """tau."""
-        return {"tau": float(self.steps)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +31,7 @@ class EiffelPaceState:
 
 
 @dataclass(frozen=True, slots=True)
-class EiffelPace:
+class EiffelPace(Together):
     """Eiffel's pace (our reconstruction): grow tau while the devices agree, halve it where they do not.
 
     A_t  = (|sum u|^2 - sum |u_k|^2) / ((K - 1) sum |u_k|^2)      mean pairwise inner product / mean square
@@ -167,12 +96,12 @@ class EiffelPace:
             state,
             round=state.round + 1,
             since=state.since + 1,
-            cap=_smooth(state.cap, breakeven(snapshot, plan), self.cap_smoothing),
-            losses=np.append(state.losses[1:], _mean(outcomes.trained.reports.first_loss)),
+            cap=smooth(state.cap, breakeven(snapshot, plan), self.cap_smoothing),
+            losses=np.append(state.losses[1:], mean(outcomes.trained.reports.first_loss)),
         )
         if total is not None and counted.size > 1:
             signal = signal_to_noise(float(total @ total), counted)
-            state = replace(state, signal=_smooth(state.signal, signal, self.smoothing))
+            state = replace(state, signal=smooth(state.signal, signal, self.smoothing))
         return self._adapt(state)
 
     def _adapt(self, state: EiffelPaceState) -> EiffelPaceState:
@@ -228,21 +157,3 @@ def _ratio(exchange: NDArray[np.float32], step: NDArray[np.float32]) -> float:
     """Mean over mean; NaN where a step costs nothing that is known."""
     per_step = float(step.mean(dtype=np.float64))
     return float(exchange.mean(dtype=np.float64)) / per_step if per_step > 0 else math.nan
-
-
-def _smooth(old: float, new: float, keep: float) -> float:
-    """Exponential moving average whose first value is taken as it is; unknown values change nothing."""
-    if not math.isfinite(new):
-        return old
-    return new if math.isnan(old) else keep * old + (1 - keep) * new
-
-
-def _mean(values: Floats) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if known.size else math.nan
-
-
-PACES: dict[str, type[Pace]] = {"fixed": Fixed, "eiffel": EiffelPace}
-"""Paces by the name that strategy cards use."""
-
-__all__ = ["PACES", "EiffelPace", "Fixed", "Ints", "Pace", "signal_to_noise"]

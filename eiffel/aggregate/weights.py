@@ -1,29 +1,21 @@
-"""Aggregation: what the server makes of the updates. Three small choices in a row:
-
-    weights   how much each update counts           mean, rank, nova (a table of rules: WEIGHTS)
-    server    what the weighted update does to w    sgd (w - step), ...
-    serve     which model is published              last (w) or ema (a running average of w)
-
-An update is u_k = w - w_k, so that the server's plain step is w <- w - sum a_k u_k. Weights depend only on
-what devices report beside the update, so that workers can add updates up where they are made.
-"""
+"""How much each update counts: the rule every one of them follows, FedAvg's, FedNova's and Eiffel's."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from eiffel.core.model import Floats, Outcomes, Params, Reports
+from eiffel.core.model import Floats, Ints, Outcomes, Params, Reports
 from eiffel.select.candidates import Tempo
 
 
 class Weights(Protocol):
     """A rule that weighs updates.
 
-    full: the rule needs every update, not sums.
+    full: the rule needs every update, not sums. carries: models that travel each way beside w and its update.
     """
 
     @property
@@ -31,16 +23,25 @@ class Weights(Protocol):
         """Whether every single update must be at hand."""
         ...
 
+    @property
+    def carries(self) -> int:
+        """Models that every device downloads, and uploads, beside the model and its update."""
+        ...
+
     def init(self, devices: int) -> Any:
         """State for a fleet of this size."""
+        ...
+
+    def shift(self, state: Any, chosen: Ints) -> NDArray[np.float32] | None:
+        """(K, P) added to the gradients of the chosen devices, or None."""
         ...
 
     def weigh(self, state: Any, reports: Reports, tempo: Tempo) -> Floats:
         """(K,) weight of each update."""
         ...
 
-    def step(self, state: Any, outcomes: Outcomes) -> tuple[Any, Params]:
-        """New state and the (P,) server update, from row 0 of the sums."""
+    def step(self, state: Any, outcomes: Outcomes, lr: float = 1.0) -> tuple[Any, Params]:
+        """New state and the (P,) server update, from row 0 of the sums. lr: the devices' learning rate."""
         ...
 
 
@@ -56,9 +57,15 @@ class Mean:
     by: Literal["samples", "equal"] = "samples"
     nova: bool = False
     full: bool = field(default=False, init=False)
+    carries: int = field(default=0, init=False)
 
-    def init(self, devices: int) -> None:
+    def init(self, devices: int) -> Any:
         """No state."""
+        return None
+
+    def shift(self, state: Any, chosen: Ints) -> NDArray[np.float32] | None:
+        """Gradients stay what they are."""
+        return None
 
     def weigh(self, state: Any, reports: Reports, tempo: Tempo) -> Floats:
         """p_k, which sum to one, or with `nova` p_k / tau_k."""
@@ -72,7 +79,7 @@ class Mean:
             return np.ones(reports.device.size)
         return np.maximum(reports.examples, 0).astype(np.float64)
 
-    def step(self, state: Any, outcomes: Outcomes) -> tuple[Any, Params]:
+    def step(self, state: Any, outcomes: Outcomes, lr: float = 1.0) -> tuple[Any, Params]:
         """The weighted sum over the shares that were in fact added: left-out updates leave no hole."""
         trained, weights = outcomes.trained, outcomes.trained.weights[0]
         steps = np.maximum(trained.reports.steps, 1)
@@ -106,54 +113,3 @@ class Rank(Mean):
         ranks[order] = np.arange(order.size)
         rank[known] = ranks
         return equal * (self.kappa + rank)
-
-
-WEIGHTS: dict[str, type[Weights]] = {"mean": Mean, "rank": Rank}
-"""Weight rules by the name that strategy cards use."""
-
-
-@dataclass(frozen=True, slots=True)
-class AggregateState:
-    """params: (P,) w, from which training goes on. average: (P,) its running average. round: steps taken.
-    weights, server: states of the two rules.
-    """
-
-    params: Params
-    average: Params
-    round: int
-    weights: Any = None
-    server: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """weights, then server step, then what is served.
-
-    serve: `last` publishes w, `ema` the running average wbar <- beta_t wbar + (1 - beta_t) w with
-    beta_t = min(beta, (1 + t)/(10 + t)); it costs no traffic. Both are always kept, so that every strategy
-    can be judged with either. lr: factor on the server's step.
-    """
-
-    weights: Weights = field(default_factory=Mean)
-    serve: Literal["last", "ema"] = "last"
-    beta: float = 0.9
-    lr: float = 1.0
-
-    def init(self, params: Params, devices: int) -> AggregateState:
-        """The state before the first round."""
-        return AggregateState(params, params, 0, self.weights.init(devices))
-
-    def learn(self, state: AggregateState, outcomes: Outcomes) -> AggregateState:
-        """One server step; without a valid update the model stays bit for bit what it was."""
-        if not outcomes.trained.weights.any():
-            return state
-        rule, step = self.weights.step(state.weights, outcomes)
-        params = state.params - np.float32(self.lr) * step
-        t = state.round + 1
-        beta = np.float32(min(self.beta, (1 + t) / (10 + t)))
-        average = np.asarray(beta * state.average + (np.float32(1) - beta) * params, np.float32)
-        return replace(state, params=params, average=average, round=t, weights=rule)
-
-    def models(self, state: AggregateState) -> Mapping[str, Params]:
-        """Both models by name."""
-        return {"last": state.params, "ema": state.average}
