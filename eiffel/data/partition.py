@@ -135,7 +135,7 @@ def natural(
         raise DataError(
             f"{max(wanted, 1)} clients asked for, but the data has {len(keys)} and {kept.size} of them hold "
             f"at least {least} samples ({max(wanted, 1) - kept.size} too few); "
-            f"ask for at most {kept.size} or lower min_samples"
+            f"ask for at most {kept.size}{' or lower min_samples' if kept.size < len(keys) else ''}"
         )
     kept = np.sort(rng.choice(kept, wanted, replace=False))
     number = np.full(len(keys) + 1, -1, np.int64)

@@ -65,4 +65,4 @@ def find(where: Iterable[Path], names: Iterable[str]) -> Path | None:
 
 def searched(where: Iterable[Path]) -> str:
     """The places searched, for an error message."""
-    return ", ".join(str(place) for place in where) or "nowhere: EIFFEL_DATA is not set"
+    return ", ".join(str(place) for place in where) or "any known place (EIFFEL_DATA is not set)"

@@ -105,6 +105,13 @@ def test_fashion_figures(card):
     assert data.x.max() <= 1
 
 
+def test_fashion_can_be_dealt_to_a_thousand(card):
+    data = here(card("fashion_mnist"), clients=1000, seed=1)
+    sizes = data.train.sizes + data.test.sizes
+    assert (len(data), sizes.sum()) == (1000, 60_000)
+    assert sizes.min() >= 5
+
+
 def test_fashion_split_of_agnostic_federated_learning(card):
     """T-shirt, pullover, shirt: three clients with 6,000 train and 1,000 test pictures each, classes 0, 1, 2."""
     options = {"classes": [[0], [2], [6]], "rows": "official"}
