@@ -11,13 +11,13 @@ from eiffel.report.folder import Columns, RunFolder, Sink
 from eiffel.report.terminal import Terminal
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Report:
     """A card of the group `report`.
 
     terminal: auto (a bar on a terminal, else lines), plain (lines) or off. every_s: seconds between lines.
     wandb: whether to log there; project, group (None: the sweep's folder), mode (None: online with a key,
-    else offline) are wandb's. share: the report's target as a share of the first strategy's accuracy.
+    else offline) are wandb's.
     """
 
     terminal: str = "auto"
@@ -26,7 +26,6 @@ class Report:
     project: str = "eiffel"
     group: str | None = None
     mode: str | None = None
-    share: float = 0.98
 
 
 class Sinks:

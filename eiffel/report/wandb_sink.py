@@ -16,8 +16,9 @@ class Wandb:
 
     path: the run's folder; its run id is made from it, so that a resumed run goes on in the same one.
     project: of wandb. group: of the runs of one sweep. name: of the run. config: the resolved configuration.
-    mode: online, offline, disabled; None: online with a key, else offline. Records up to round `after` (and
-    any that come twice) are not logged again. Raises ImportError, saying what to install, without wandb.
+    mode: online, offline, disabled; None: $WANDB_MODE, else online with a key, else offline. Records up to
+    round `after`, and any that come twice, are not logged again. Raises ImportError, saying what to install,
+    without wandb.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Wandb:
             ) from error
         path = Path(path).absolute()
         self._after = after
-        chosen: Any = mode or ("online" if _has_key() else "offline")
+        chosen: Any = mode or os.environ.get("WANDB_MODE") or ("online" if _has_key() else "offline")
         self._run: Any = wandb.init(
             dir=str(path),
             id=run_id(path),
@@ -50,6 +51,7 @@ class Wandb:
             config=plain(config or {}),
             mode=chosen,
             reinit="create_new",
+            settings=wandb.Settings(console="off"),  # our own progress is not a figure of the run
         )
 
     def record(self, record: Mapping[str, Any], clients: Columns | None = None) -> None:

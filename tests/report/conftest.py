@@ -6,6 +6,7 @@ The figures are invented; only their shape is true to life. Nothing here is ever
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -39,10 +40,10 @@ KINDS = {
 
 
 def fake_run(
-    path: Path, strategy: str, seed: int, *, rounds=60, devices=50, cohort=10, overrides=(), every=2, **more
+    path: Path, name: str, seed: int, *, rounds=60, devices=50, cohort=10, overrides=(), every=2, **more
 ) -> Path:
     """Write a whole run; `more` goes into the summary (status, why, data, ...)."""
-    kind = KINDS[strategy]
+    kind = KINDS[name]
     rng = np.random.default_rng([seed, rounds])
     skill = np.clip(
         kind.best + kind.spread * rng.standard_normal(devices) - 0.03 * rng.exponential(1, devices), 0, 1
@@ -50,12 +51,12 @@ def fake_run(
     odds = rng.lognormal(0, kind.even, devices)
     drain = rng.uniform(0.002, 0.012, devices)
     folder = RunFolder(path)
-    begin = summary(strategy, seed, devices, rounds, overrides)
+    begin = summary(name, seed, devices, rounds, overrides)
     folder.summary(begin)
     state = {"bytes": 0, "joules": 0.0, "wasted": 0.0, "s": 0.0, "steps": 0}
     battery, counts, evaluations = np.ones(devices), np.zeros(devices, int), []
     for number in range(1, rounds + 1):
-        steps = min(4 * 2 ** (number // 8), 48) if strategy == "eiffel" else kind.steps
+        steps = min(4 * 2 ** (number // 8), 48) if name == "eiffel" else kind.steps
         who = np.sort(rng.choice(devices, cohort, replace=False, p=odds / odds.sum()))
         status = np.where(rng.random(cohort) < 0.08, Status.LATE, Status.DELIVERED)
         joules = kind.joules * (0.4 + 0.6 * steps / 10) * rng.lognormal(0, 0.3, cohort)
@@ -184,7 +185,8 @@ def sweep(tmp_path_factory) -> list[Path]:
     """FedAvg and Eiffel on three seeds. Tests that change a run copy it first."""
     root = tmp_path_factory.mktemp("sweep")
     jobs = [(s, seed) for s in ("fedavg", "eiffel") for seed in (0, 1, 2)]
-    return [fake_run(root / str(i), strategy, seed) for i, (strategy, seed) in enumerate(jobs)]
+    with mock.patch("os.fsync"):  # nobody pulls the plug here
+        return [fake_run(root / str(i), name, seed) for i, (name, seed) in enumerate(jobs)]
 
 
 @pytest.fixture
