@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eiffel.core.model import Floats, Ints, Params, Plan, Reports, Scores, Trained
+from eiffel.core.model import Floats, Ints, Params, Plan, Reports, Scores, Slopes, Trained
 from eiffel.train import models
 from eiffel.train.flat import Flat
 from eiffel.train.learner import Learner
@@ -27,18 +28,21 @@ from eiffel.train.task import Cohort, Task
 if TYPE_CHECKING:
     from eiffel.data.federated import Federated
 
+F = TypeVar("F", bound=np.floating[Any])
 JUDGED = 2048  # test samples a task
 BLOCKS = 32  # a cohort is cut into so many blocks at most ...
 MEMORY = 2**26  # ... and their sums hold so many numbers at most, but there are never fewer than 8
 
 
+Block = tuple[Floats, Floats, Slopes | None]
+"""Of a block's devices: |u|^2, loss of the first batch, slopes where the plan asks for them."""
+
+
 class Crew(Protocol):
     """Runs tasks on a Learner, here or elsewhere; results come in the order of the tasks."""
 
-    def train(
-        self, tasks: list[Task], full: NDArray[np.float32] | None
-    ) -> tuple[Tensor, list[tuple[Floats, Floats]]]:
-        """Sums (m, P), block after block, and (|u|^2, first loss) of each block."""
+    def train(self, tasks: list[Task], full: NDArray[np.float32] | None) -> tuple[Tensor, list[Block]]:
+        """Sums (m, P), block after block, and what `Learner.train` says of each block."""
         ...
 
     def measure(self, what: str, jobs: list[tuple[Any, ...]]) -> list[Any]:
@@ -65,9 +69,7 @@ class Alone:
         """Copy params beside the model."""
         self.start.copy_(torch.from_numpy(np.ascontiguousarray(params, dtype=np.float32)))
 
-    def train(
-        self, tasks: list[Task], full: NDArray[np.float32] | None
-    ) -> tuple[Tensor, list[tuple[Floats, Floats]]]:
+    def train(self, tasks: list[Task], full: NDArray[np.float32] | None) -> tuple[Tensor, list[Block]]:
         """Train block after block, adding each block's sums to the total."""
         total = torch.zeros(len(tasks[0].weights), self.start.numel(), device=self.start.device)
         block = torch.empty_like(total)
@@ -106,6 +108,8 @@ class Engine:
             return self._nothing(plan, cohort)
         with one_thread():
             self.crew.download(plan.params)
+            if plan.probing:
+                return self._answers(plan, cohort, seed)
             reports, weights = self._weigh(plan, cohort, seed)
             full = np.zeros((cohort.device.size, self.size), np.float32) if plan.full else None
             tasks = self._tasks(plan, cohort, weights, seed)
@@ -113,8 +117,8 @@ class Engine:
         sumsq = _scatter(cohort, [r[0] for r in results])
         first = _scatter(cohort, [r[1] for r in results])
         weights = np.where(np.isfinite(sumsq), weights, 0.0)
-        reports = Reports(reports.device, reports.examples, reports.steps, reports.loss, first)
-        return Trained(reports, sumsq, weights, sums.cpu().numpy(), full)
+        slopes = _slopes(cohort, [r[2] for r in results]) if plan.gradients else None
+        return Trained(replace(reports, first_loss=first), sumsq, weights, sums.cpu().numpy(), full, slopes)
 
     def score(self, params: Params) -> Scores:
         """Measure a model on every client's test part: one pass over all test samples."""
@@ -136,7 +140,8 @@ class Engine:
         if plan.params.shape != (self.size,):
             raise ValueError(f"plan.params has the shape {plan.params.shape}; this model has ({self.size},)")
         examples = self.bank.sizes(device)
-        for name, bad in (("training samples", examples < 1), ("local steps", steps < 1)):
+        idle = (steps < 1) & (not plan.probing)
+        for name, bad in (("training samples", examples < 1), ("local steps", idle)):
             if np.any(bad):
                 raise ValueError(f"device {int(device[bad][0])} has no {name}; leave it out of the cohort")
         cost = (steps * np.minimum(examples, plan.local.batch)).astype(np.float64)
@@ -149,26 +154,51 @@ class Engine:
         The first batch's losses come free with training, but too late for this: they are measured ahead
         only if the aggregator's weights turn out to need them, that is, are not finite without them.
         """
-        unknown = np.full(cohort.device.size, np.nan)
-        tasks = self._tasks(plan, cohort, np.zeros((1, cohort.device.size)), seed)
-        loss = self._ahead("probe", tasks, cohort) if plan.local.probe else unknown
-        reports = Reports(cohort.device, self.bank.sizes(cohort.device), cohort.steps, loss, unknown)
+        reports, tasks = self._reports(plan, cohort, seed)
         weights = np.atleast_2d(plan.weigh(reports))
         if not np.isfinite(weights).all():
-            first = self._ahead("first", tasks, cohort)
-            reports = Reports(reports.device, reports.examples, reports.steps, loss, first)
+            reports = replace(reports, first_loss=self._ahead("first", tasks, cohort)[:, 0])
             weights = np.atleast_2d(plan.weigh(reports))
         if weights.shape[1:] != cohort.device.shape:
             raise ValueError(f"weigh gave weights of shape {weights.shape} for {cohort.device.size} reports")
         return reports, np.where(np.isfinite(weights), weights, 0.0)
+
+    def _reports(self, plan: Plan, cohort: Cohort, seed: int) -> tuple[Reports, list[Task]]:
+        """What devices say before they train: the probe's losses, where the plan asks for a probe."""
+        unknown = np.full(cohort.device.size, np.nan)
+        tasks = self._tasks(plan, cohort, np.zeros((1, cohort.device.size)), seed)
+        told = Reports(cohort.device, self.bank.sizes(cohort.device), cohort.steps, unknown, unknown)
+        if not plan.local.probe:
+            return told, tasks
+        loss, rms = self._ahead("probe", tasks, cohort).T
+        return replace(told, loss=loss, rms=rms), tasks
+
+    def _answers(self, plan: Plan, cohort: Cohort, seed: int) -> Trained:
+        """The answers to a probe: losses, and updates of zero."""
+        zero = np.zeros(cohort.device.size)
+        sums = np.zeros((1, self.size), np.float32)
+        return Trained(self._reports(plan, cohort, seed)[0], zero, zero[None], sums)
 
     def _ahead(self, what: str, tasks: list[Task], cohort: Cohort) -> Floats:
         return _scatter(cohort, self.crew.measure(what, [(t,) for t in tasks]))
 
     def _tasks(self, plan: Plan, cohort: Cohort, weights: Floats, seed: int) -> list[Task]:
         device, steps = cohort.device, cohort.steps
+        gradients = plan.gradients and not plan.probing
+        shift = None if plan.shift is None else plan.shift[np.searchsorted(plan.chosen, device)]
         return [
-            Task(plan.round, seed, plan.local, device[b], steps[b], b, weights[:, b]) for b in cohort.blocks
+            Task(
+                plan.round,
+                seed,
+                plan.local,
+                device[b],
+                steps[b],
+                b,
+                weights[:, b],
+                gradients,
+                None if shift is None else np.ascontiguousarray(shift[b], np.float32),
+            )
+            for b in cohort.blocks
         ]
 
     def _nothing(self, plan: Plan, cohort: Cohort) -> Trained:
@@ -180,11 +210,22 @@ class Engine:
         return Trained(reports, none, weights, np.zeros((len(weights), self.size), np.float32), full)
 
 
-def _scatter(cohort: Cohort, parts: list[Floats]) -> Floats:
+def _scatter(cohort: Cohort, parts: list[NDArray[F]]) -> NDArray[F]:
     """Blocks' rows back into the cohort's order."""
-    out = np.empty(cohort.device.size)
-    out[np.concatenate(cohort.blocks)] = np.concatenate(parts)
+    rows = np.concatenate(parts)
+    out = np.empty_like(rows)
+    out[np.concatenate(cohort.blocks)] = rows
     return out
+
+
+def _slopes(cohort: Cohort, parts: list[Slopes | None]) -> Slopes:
+    """Blocks' slopes, likewise."""
+    told = [p for p in parts if p is not None]
+    return Slopes(
+        _scatter(cohort, [p.gradient for p in told]),
+        _scatter(cohort, [p.beta for p in told]),
+        _scatter(cohort, [p.rho for p in told]),
+    )
 
 
 @contextlib.contextmanager

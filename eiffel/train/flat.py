@@ -1,55 +1,49 @@
-"""A module whose parameters and gradients are views of two flat buffers.
+"""A module whose parameters are views of one flat buffer.
 
-A local step is then one in-place addition and a download one copy: no optimizer object, no state dict, no
-new module for each device. Floating-point buffers (running statistics) ride behind the parameters: they
-are averaged like them and see no gradient.
+A download is then one copy and an update one subtraction: no optimizer object, no state dict, no new module
+for each device. Floating-point buffers (running statistics) ride behind the parameters: they are averaged
+like them and see no gradient. Gradients are not kept: a step adds what autograd returns (measured against a
+flat gradient buffer: 8 % slower on logistic regression, 3 to 6 % faster from 200k parameters on).
 """
 
 from __future__ import annotations
-
-import itertools
 
 import torch
 from torch import Tensor, nn
 
 
 class Flat:
-    """`weights`: (P,) parameters, then floating-point buffers. `slope`: (T,) gradient of the T parameters."""
+    """`weights`: (P,) parameters, then floating-point buffers. `learnt`: its part that gradients move."""
 
     def __init__(self, module: nn.Module, device: str = "cpu") -> None:
         self.module = module.to(device)
-        learnt = [p for p in module.parameters() if p.requires_grad]
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
         carried = [b for b in module.buffers() if b.is_floating_point()]
-        for tensor in itertools.chain(learnt, carried):
+        tensors: list[Tensor] = [*self.parameters, *carried]
+        for tensor in tensors:
             if tensor.dtype != torch.float32:
                 raise ValueError(
                     f"the model holds {tensor.dtype}; Eiffel trains float32: call .float() on it"
                 )
-        if not learnt:
+        if not self.parameters:
             raise ValueError("the model has nothing to learn: no parameter requires a gradient")
-        self.weights = torch.cat([t.detach().reshape(-1) for t in (*learnt, *carried)])
-        self.slope = torch.zeros(sum(p.numel() for p in learnt), device=self.weights.device)
-        self.learnt = self.weights[: self.slope.numel()]
-        self._point(learnt, carried)
-
-    def _point(self, learnt: list[nn.Parameter], carried: list[Tensor]) -> None:
-        """Make every parameter, its gradient and every buffer a view of the flat tensors."""
-        start = 0
-        for tensor in (*learnt, *carried):
-            stop = start + tensor.numel()
-            shape = tensor.shape
-            tensor.data = self.weights[start:stop].view(shape)
-            if isinstance(tensor, nn.Parameter):
-                tensor.grad = self.slope[start:stop].view(shape)
-            start = stop
+        self.weights = torch.cat([t.detach().reshape(-1) for t in tensors])
+        self.learnt = self.weights[: sum(p.numel() for p in self.parameters)]
+        for tensor, part in zip(
+            tensors, torch.split_with_sizes(self.weights, [t.numel() for t in tensors]), strict=True
+        ):
+            tensor.data = part.view(tensor.shape)
 
     @property
     def size(self) -> int:
         """P."""
         return self.weights.numel()
 
-    def step(self, lr: float, mu: float, start: Tensor) -> None:
-        """w -= lr (slope + mu (w - w_start)): plain SGD, pulled back by the proximal term."""
-        if mu:
-            self.learnt.lerp_(start[: self.slope.numel()], lr * mu)
-        self.learnt.add_(self.slope, alpha=-lr)
+    def step(self, loss: Tensor, lr: float, mu: float, start: Tensor) -> None:
+        """w -= lr (d loss / d w + mu (w - w_start)): plain SGD, pulled back by the proximal term."""
+        slopes = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        used = [(p, s) for p, s in zip(self.parameters, slopes, strict=True) if s is not None]
+        with torch.no_grad():
+            if mu:
+                self.learnt.lerp_(start[: self.learnt.numel()], lr * mu)
+            torch._foreach_add_([p for p, _ in used], [s for _, s in used], alpha=-lr)

@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eiffel.core.model import Floats, Params
+from eiffel.core.model import Params
 from eiffel.train import models
 from eiffel.train.board import Board, share
 from eiffel.train.learner import Learner
@@ -33,6 +33,7 @@ from eiffel.train.worker import Job, Order, perform
 
 if TYPE_CHECKING:
     from eiffel.data.federated import Federated
+    from eiffel.train.engine import Block
 
 log = logging.getLogger("eiffel.train")
 
@@ -110,9 +111,7 @@ class Local:
         self.board.room(self._head)
         self.board.floats(0, params.size).copy_(torch.from_numpy(np.ascontiguousarray(params)))
 
-    def train(
-        self, tasks: list[Task], full: NDArray[np.float32] | None
-    ) -> tuple[Tensor, list[tuple[Floats, Floats]]]:
+    def train(self, tasks: list[Task], full: NDArray[np.float32] | None) -> tuple[Tensor, list[Block]]:
         """As `Crew.train`: every block sums into its own place on the board; places are added in order."""
         size, rows, m = self.learner.flat.size, 0 if full is None else len(full), len(tasks[0].weights)
         each = -(-m * size // 16) * 16

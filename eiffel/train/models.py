@@ -124,7 +124,7 @@ def own(path: str, options: Mapping[str, Any]) -> nn.Module:
     where, _, name = path.partition(":")
     try:
         made = getattr(importlib.import_module(where), name)(**options)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"model.module is {path!r}; write package.mod:callable ({error})") from error
     if not isinstance(made, nn.Module):
         raise ValueError(

@@ -53,25 +53,35 @@ class Ordinary:
             torch.manual_seed(self.draws.noise(task.seed, task.round, device))
         flat.weights.copy_(start)
         first = torch.zeros(())
+        shift = None if task.shift is None else torch.from_numpy(task.shift[k]).to(flat.learnt.device)
         for step, batch in enumerate(rows[torch.from_numpy(picks).to(rows.device)]):
-            loss = self._slope(batch, local)
-            first = loss if step == 0 else first
-            flat.step(local.lr, local.mu, start)
+            loss, goal = self._losses(batch, local)
+            first = loss.detach() if step == 0 else first
+            flat.step(goal, local.lr, local.mu, start)
+            if shift is not None:
+                flat.learnt.sub_(shift[: flat.learnt.numel()], alpha=local.lr)
         return first
 
-    def _slope(self, batch: Tensor, local: Local) -> Tensor:
-        """Fill the gradient buffer for one batch; the batch's plain mean loss."""
+    def slope(self, weights: Tensor, batch: Tensor, local: Local) -> tuple[Tensor, float]:
+        """(T,) gradient of what is to be minimised at weights (P,) on one batch, and the plain mean loss there."""
+        self.flat.weights.copy_(weights)
+        loss, goal = self._losses(batch, local)
+        slopes = torch.autograd.grad(goal, self.flat.parameters, allow_unused=True)
+        parts = zip(self.flat.parameters, slopes, strict=True)
+        return torch.cat([(torch.zeros_like(p) if s is None else s).reshape(-1) for p, s in parts]), float(
+            loss
+        )
+
+    def _losses(self, batch: Tensor, local: Local) -> tuple[Tensor, Tensor]:
+        """The plain mean loss of one batch, and what is to be minimised."""
         x, y = self.bank.x.index_select(0, batch), self.bank.y.index_select(0, batch)
-        self.flat.slope.zero_()
         output = self.flat.module(x)
         if local.objective == "plain":
-            loss = target = mean_loss(output, y)
-        else:
-            losses = sample_losses(output, y)
-            weights = torch.full_like(losses, 1 / losses.numel())
-            loss, target = losses.mean(), objective(local.objective)(losses, weights, local.options)
-        torch.autograd.backward(target)
-        return loss.detach()
+            loss = mean_loss(output, y)
+            return loss, loss
+        losses = sample_losses(output, y)
+        share = torch.full_like(losses, 1 / losses.numel())
+        return losses.mean(), objective(local.objective)(losses, share, local.options)
 
     @contextlib.contextmanager
     def _noise(self) -> Iterator[None]:

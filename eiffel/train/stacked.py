@@ -63,11 +63,14 @@ class Stacked:
         picks, shares = torch.from_numpy(rows).to(stack.device), torch.from_numpy(share).to(stack.device)
         active = (task.steps[part][None] > np.arange(rows.shape[0])[:, None]).sum(1)
         step = self.stepper(stack, task.local, start)
+        shift = None if task.shift is None else torch.from_numpy(task.shift[part]).to(stack.device)
         first = torch.zeros(0)
         for k, count in enumerate(active.tolist()):
             some = picks[k, :count]
             x = self.bank.x.index_select(0, some.reshape(-1)).view(*some.shape, *self.bank.x.shape[1:])
             losses = step(x, self.bank.y[some], shares[:count])
+            if shift is not None:
+                stack[:count].sub_(shift[:count], alpha=task.local.lr)
             first = losses if k == 0 else first
         return first
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eiffel.core.model import Floats, Ints, Local
 
@@ -13,7 +14,8 @@ from eiffel.core.model import Floats, Ints, Local
 class Task:
     """A block of a round's devices, trained by one worker in this order.
 
-    device, steps: (k,). weights: (m, k). row: (k,) the device's row in the cohort.
+    device, steps: (k,). weights: (m, k). row: (k,) the device's row in the cohort. gradients, shift: as in
+    `Plan`, shift with this block's rows, (k, P).
     """
 
     round: int
@@ -23,6 +25,8 @@ class Task:
     steps: Ints
     row: Ints
     weights: Floats
+    gradients: bool = False
+    shift: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, slots=True)

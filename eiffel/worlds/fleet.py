@@ -112,7 +112,7 @@ class FleetWorld:
         """Carry out a plan. Raises ValueError for one that chooses what the snapshot ruled out."""
         self._check(plan)
         device, steps = np.asarray(plan.chosen, np.int64), np.asarray(plan.steps, np.int64)
-        probed = probe_steps(plan.local, self._examples[device])
+        probed = probe_steps(plan.local, self._examples[device]) + float(plan.gradients)
         seconds, joules = self.fleet.phases(device, steps + probed)
         moved = {DOWN: plan.downlink, UP: plan.uplink}
         for phase, models in moved.items():
