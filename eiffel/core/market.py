@@ -150,7 +150,7 @@ def _clearing_price(worth: Floats, gang: Ints, capacity: Ints, price: Floats, r:
 def _buy(worth: Floats, gang: Ints, capacity: Ints, price: Floats, exact: bool) -> Clearing:
     surplus = worth - price
     gain = surplus.max(axis=1, initial=-np.inf)
-    tie = 1e-9 * max(1e-300, float(np.max(worth, initial=0.0)))
+    tie = 1e-7 * max(1e-300, float(np.max(worth, initial=0.0)))
     surplus = np.where(surplus >= -tie, surplus, -np.inf)
     take, room = fill(surplus, gang, capacity, np.argsort(-gain, kind="stable"))
     placed = np.flatnonzero(take >= 0)
