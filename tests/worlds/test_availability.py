@@ -152,16 +152,16 @@ def test_fedscale_availability_follows_its_clients(tmp_path):
     table = read_availability(write(tmp_path / "behave", trace()), 4, np.random.default_rng(0))
     assert table.available(np.arange(4), 110.0).all()
     assert sorted(table.until(np.arange(4), 110.0)) == [115.0, 115.0, 140.0, 140.0]
+    many = read_availability(str(tmp_path / "behave"), 40, np.random.default_rng(1))
+    assert np.bincount(many.row).tolist() == [20, 20]
 
 
 def test_fedscale_capacity_gives_spread_and_rates(tmp_path):
-    """Two clients of 10 and 30 ms: .5 and 1.5 times the median of 20; 5,000 kbit/s are 5 Mbit/s."""
-    path = write(
-        tmp_path / "cap", {i: {"computation": c, "communication": 5000.0} for i, c in enumerate((10, 30))}
-    )
-    slower, mbps = read_capacity(path, 2, np.random.default_rng(0))
-    assert sorted(slower) == [0.5, 1.5]
-    assert mbps.tolist() == [5.0, 5.0]
+    """Clients of 10, 20 and 90 ms: .5, 1 and 4.5 times the median; 5,000 kbit/s are 5 Mbit/s."""
+    clients = {i: {"computation": c, "communication": 5000.0} for i, c in enumerate((10, 20, 90))}
+    slower, mbps = read_capacity(write(tmp_path / "cap", clients), 3, np.random.default_rng(0))
+    assert sorted(slower) == [0.5, 1.0, 4.5]
+    assert mbps.tolist() == [5.0] * 3
 
 
 class Bomb:

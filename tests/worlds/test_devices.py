@@ -204,6 +204,8 @@ def test_a_fleet_file_is_taken_as_it_stands(tmp_path):
     assert made.up_mbps.tolist() == [10, 80, 10, 10, 80]
     assert made.battery_j[[0, 1, 3]].tolist() == [250, np.inf, 250]
     assert 200 <= made.battery_j[2] <= 1000
+    smaller = build(size=1, file=str(path), battery__capacity_j=100.0)
+    assert smaller.battery_j.tolist() == [100.0]
     assert_allclose(made.exchange()[0][0], 26.4 * 8 / 40 + 26.4 * 8 / 10, rtol=1e-5)
 
 
