@@ -13,7 +13,7 @@ from eiffel.report.svg import Frame
 from eiffel.report.units import Unit, digits, fitting, percent
 
 COST_WORDS = {"bytes": "traffic, up and down", "joules": "energy", "seconds": "virtual time"}
-COST_TITLES = {"bytes": "bytes", "joules": "joules", "seconds": "virtual hours"}
+COST_TITLES = {"bytes": "bytes", "joules": "joules", "seconds": "virtual time"}
 PERCENT = 0.01
 
 
@@ -59,7 +59,7 @@ def accuracy_against(problem: Problem, cost: str, target: float, name: str) -> F
     unit = fitting(cost, max(c.x[-1] for _, c in curves))
     every = np.concatenate([c.mean for _, c in curves] + [np.array([target])])
     top = max(float(c.high.max()) for _, c in curves)
-    low = float(np.quantile(every, 0.12))
+    low = min(float(np.quantile(every, 0.12)), target - 0.4 * (target - float(every.min())))
     frame = Frame((0, max(c.x[-1] for _, c in curves)), (low, top + (top - low) * 0.04))
     ends = [(float(c.x[-1]), float(c.mean[-1]), g.index, g.label) for g, c in curves]
     inner = (

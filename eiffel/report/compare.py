@@ -9,7 +9,7 @@ import numpy as np
 
 from eiffel.core.measures import improvement, ratio_interval
 from eiffel.core.model import Floats
-from eiffel.report.gather import COSTS, Group, Problem, costs
+from eiffel.report.gather import Group, Problem, costs
 
 FIGURES = ("accuracy", "variance", "worst10", "best10")
 Ratio = tuple[float, float, float]
@@ -31,7 +31,8 @@ class Row:
 
     group: the strategy. model: served, last or ema. note: "" for what the strategy serves, else what differs.
     figures: final ones by name. cost: of the target, by name, NaN unless every seed reached it.
-    reached: seeds that did. ratio: first/this, with a paired 95 % interval. gain: 1 - variance/first's.
+    reached: seeds that did. ratio: first/this by cost, and of the variance, with a paired 95 % interval.
+    gain: 1 - variance/first's. ahead: accuracy minus first's.
     """
 
     group: Group
@@ -48,30 +49,22 @@ class Row:
 def table_rows(problem: Problem, target: float) -> list[Row]:
     """Two rows a strategy where both models were scored: as served, then what the other would have been."""
     first = problem.groups[0]
-    base = costs(first, target), first.finals("variance").mean(), first.finals("accuracy").mean()
     rows = []
     for group in problem.groups:
-        rows.append(_row(group, "served", "", target, first, *base))
+        rows.append(_row(group, "served", "", target, first))
         other = "ema" if group.served() == "last" else "last"
         if all(run.scored(other) for run in group.runs):
-            note = "+ EMA" if other == "ema" else "without EMA"
-            rows.append(_row(group, other, note, target, first, *base))
+            rows.append(_row(group, other, "+ EMA" if other == "ema" else "without EMA", target, first))
     return rows
 
 
-def _row(
-    group: Group,
-    model: str,
-    note: str,
-    target: float,
-    first: Group,
-    base: dict[str, Floats],
-    base_variance: float,
-    base_accuracy: float,
-) -> Row:
-    cost = costs(group, target, model)
+def _row(group: Group, model: str, note: str, target: float, first: Group) -> Row:
+    """One strategy and model against what the first strategy serves."""
     figures = {name: spread(group.finals(name, model)) for name in FIGURES}
-    is_first = group is first and not note
+    cost = costs(group, target, model)
+    ours = cost | {"variance": figures["variance"].values}
+    base = costs(first, target) | {"variance": first.finals("variance")}
+    alone = group is first and not note
     return Row(
         group,
         model,
@@ -79,9 +72,9 @@ def _row(
         figures,
         {name: spread(values) for name, values in cost.items()},
         int(np.isfinite(cost["bytes"]).sum()),
-        {} if is_first else {name: _ratio(first, base[name], group, cost[name]) for name in COSTS},
-        float("nan") if is_first else improvement(figures["variance"].mean, float(base_variance)),
-        float("nan") if is_first else figures["accuracy"].mean - float(base_accuracy),
+        {} if alone else {name: _ratio(first, base[name], group, ours[name]) for name in ours},
+        float("nan") if alone else improvement(figures["variance"].mean, float(base["variance"].mean())),
+        float("nan") if alone else figures["accuracy"].mean - float(first.finals("accuracy").mean()),
     )
 
 

@@ -3,6 +3,7 @@
     records.jsonl                        one Record a line, in order of rounds
     clients.parquet/round-000017.parquet one row per device kept in that round; the folder reads as one table
     summary.json                         what was run, with what, and how it ended
+    config.yaml                          the resolved configuration (written by whoever starts the run)
 
 A round's rows are written before its line: the line is what makes a round count. Numbers that are not
 finite become null, for NaN is not JSON.
@@ -22,9 +23,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from eiffel.core.ledger import NO_STATUS
+
 Columns = Mapping[str, NDArray[Any]]
 
-RECORDS, CLIENTS, SUMMARY = "records.jsonl", "clients.parquet", "summary.json"
+RECORDS, CLIENTS, SUMMARY, CONFIG = "records.jsonl", "clients.parquet", "summary.json", "config.yaml"
 
 COLUMNS: dict[str, pa.DataType] = {
     "round": pa.int32(),
@@ -42,9 +45,6 @@ COLUMNS: dict[str, pa.DataType] = {
     "accuracy": pa.float32(),
 }
 """Columns that every file of clients.parquet has, null where not known. Others are kept beside them."""
-
-NO_CODE = 255
-"""In `reason` and `status`: no code, written as null."""
 
 
 class Sink(Protocol):
@@ -212,6 +212,6 @@ def _array(column: NDArray[Any], kind: pa.DataType) -> pa.Array:
     unknown = np.ma.getmaskarray(column).copy()
     values = np.ma.getdata(column)
     unknown |= ~np.isfinite(values) if values.dtype.kind == "f" else False
-    unknown |= values == NO_CODE if kind == pa.uint8() else False
+    unknown |= values == NO_STATUS if kind == pa.uint8() else False
     filled = np.where(unknown, values.dtype.type(0), values)
     return pa.array(filled.astype(kind.to_pandas_dtype()), type=kind, mask=unknown)

@@ -1,7 +1,7 @@
 """Runs gathered for comparison: problems, strategies within them, seeds within those. numpy only.
 
-Runs belong to one problem when data set, and every override of data or fleet, are the same; to one strategy
-when its name and every other override are. What is left differs in the seed alone, and is averaged.
+Runs belong to one problem when data set, and every setting of data and fleet, are the same; to one strategy
+when its name and every other setting are. What is left differs in the seed alone, and is averaged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,20 @@ GRID = 120
 """Points of a curve averaged over seeds."""
 
 _PROBLEM = ("datasets", "fleet")
-_NEITHER = ("seed=", "report=", "report.", "hydra.", "hydra/", "strategies=", "datasets=")
+_TUNING = ("datasets.local.", "datasets.steps", "datasets.rounds", "datasets.cohort")
+_NEITHER = (
+    "seed",
+    "report",
+    "hydra",
+    "strategies",
+    "datasets",
+    "engine",
+    "save_every",
+    "score_every",
+    "target",
+)
+"""Prefixes of settings that make the problem; that stand with the data but tune the strategy; and keys that
+change no result, or (a choice of card) are known by name."""
 
 
 @dataclass(frozen=True)
@@ -103,21 +116,24 @@ Key = tuple[str, tuple[str, ...]]
 
 
 def _problem_key(run: Run) -> Key:
-    """Data set and whatever was set about data and fleet."""
-    return run.data, tuple(
-        o for o in _settings(run) if o.startswith(_PROBLEM) and not o.startswith("datasets=")
-    )
+    """Data set and whatever else was set about data and fleet."""
+    return run.data, _settings(run, True)
 
 
 def _strategy_key(run: Run) -> Key:
     """Strategy and whatever else was set."""
-    return run.strategy, tuple(o for o in _settings(run) if not o.startswith(_PROBLEM))
+    return run.strategy, _settings(run, False)
 
 
-def _settings(run: Run) -> list[str]:
-    """Overrides that make a difference to results."""
-    bare = [override.lstrip("+~") for override in run.overrides]
-    return [o for o in bare if not o.startswith(_NEITHER)]
+def _settings(run: Run, problem: bool) -> tuple[str, ...]:
+    """Settings that make a difference to results, of the problem or of the strategy."""
+    out = []
+    for key, value in sorted(run.settings.items()):
+        of_problem = key.startswith(_PROBLEM) and not key.startswith(_TUNING)
+        whole_group = key.split(".")[0].split("/")[0] in ("report", "hydra", "engine")
+        if key not in _NEITHER and not whole_group and of_problem == problem:
+            out.append(f"{key}={value}")
+    return tuple(out)
 
 
 def _labels(keys: Sequence[Key]) -> dict[Key, str]:
@@ -127,8 +143,14 @@ def _labels(keys: Sequence[Key]) -> dict[Key, str]:
         rivals = [set(other) for rival, other in dict.fromkeys(keys) if rival == name]
         common = set.intersection(*rivals)
         apart = [setting for setting in settings if setting not in common]
-        out[name, settings] = " ".join([name, *(s.split(".")[-1] for s in apart)])
+        out[name, settings] = " ".join([name, *(_last_part(setting) for setting in apart)])
     return out
+
+
+def _last_part(setting: str) -> str:
+    """pace.steps=50 as steps=50."""
+    key, _, value = setting.partition("=")
+    return f"{key.split('.')[-1]}={value}"
 
 
 def _group(label: str, index: int, runs: Sequence[Run]) -> Group:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from eiffel.core.measures import last_mean
 from eiffel.core.model import Floats
-from eiffel.report.folder import RECORDS, SUMMARY, rows_file
+from eiffel.report.folder import CONFIG, RECORDS, SUMMARY, rows_file
 
 Json = Mapping[str, Any]
 NOTHING: Json = {}
@@ -27,12 +30,14 @@ class Run:
     """A run as its folder tells it.
 
     records: those before the first damaged line. problem: why the run is not whole, in words, or None.
+    config: the resolved configuration, empty where none was kept.
     """
 
     path: Path
     summary: Json
     records: tuple[Json, ...]
     problem: str | None = None
+    config: Json = field(default_factory=dict)
 
     @property
     def strategy(self) -> str:
@@ -54,17 +59,20 @@ class Run:
         """The seed as text, "?" where not known."""
         return str(self.summary.get("seed", "?"))
 
-    @property
-    def overrides(self) -> tuple[str, ...]:
-        """What was set on the command line, sorted."""
-        return tuple(sorted(str(o) for o in self.summary.get("overrides") or ()))
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """What was set: every key of the configuration, dotted; without one, what the command line said."""
+        if self.config:
+            return flat(self.config)
+        said = (str(override).lstrip("+~").partition("=") for override in self.summary.get("overrides") or ())
+        return {key: value for key, _, value in said}
 
     @property
     def devices(self) -> int:
         """N: devices of the fleet, else clients of the data, else what the records counted; 0 unknown."""
         fleet, data = section(self.summary, "fleet"), section(self.summary, "data")
         seen = max((int(r.get("participants") or 0) for r in self.records), default=0)
-        return int(fleet.get("size") or data.get("clients") or seen)
+        return int(fleet.get("devices") or fleet.get("size") or data.get("clients") or seen)
 
     @property
     def ended(self) -> bool:
@@ -151,7 +159,7 @@ def load(path: Path) -> Run:
     summary, trouble = _summary(path / SUMMARY)
     records, damage = _records(path / RECORDS)
     problem = damage or trouble or _unfinished(summary, len(records))
-    return Run(path, summary, records, problem)
+    return Run(path, summary, records, problem, _config(path / CONFIG))
 
 
 def find(paths: Sequence[Path]) -> list[Path]:
@@ -183,6 +191,25 @@ def _summary(file: Path) -> tuple[Json, str | None]:
     if not isinstance(summary, dict):
         return NOTHING, f"{file}, line 1: holds {type(summary).__name__}, not an object of figures"
     return summary, None
+
+
+def _config(file: Path) -> Json:
+    """The configuration that the run wrote, or nothing where it is absent or damaged: it only tells runs apart."""
+    try:
+        config = OmegaConf.to_container(OmegaConf.load(file))
+    except (OSError, YAMLError, OmegaConfBaseException, UnicodeDecodeError):
+        return NOTHING
+    return {str(k): v for k, v in config.items()} if isinstance(config, dict) else NOTHING
+
+
+def flat(config: Json, prefix: str = "") -> dict[str, str]:
+    """Every leaf of a nested mapping as text, under its dotted name."""
+    out: dict[str, str] = {}
+    for key, value in config.items():
+        out |= (
+            flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": str(value)}
+        )
+    return out
 
 
 def _records(file: Path) -> tuple[tuple[Json, ...], str | None]:

@@ -31,16 +31,31 @@ def sentence(rows: Sequence[Row], target: float, problem: Problem) -> str:
 def _duel(first: Row, row: Row, target: float, metric: str) -> str:
     """The second strategy against the first."""
     name, base = f"<b>{escape(row.group.label)}</b>", f"<b>{escape(first.group.label)}</b>"
-    known = [
-        (row.ratio[cost][0], word) for cost, word in COST_NAMES.items() if np.isfinite(row.ratio[cost][0])
+    costs = [
+        f"{'about as much' if unsure(row.ratio[cost]) else times(row.ratio[cost][0])} {word}"
+        for cost, word in COST_NAMES.items()
+        if np.isfinite(row.ratio[cost][0])
     ]
-    costs = [f"{times(ratio)} {word}".replace("the same", "as much") for ratio, word in known]
-    until = f"To reach {percent(target)}, {name} took {_listed(costs)} than {base}."
+    until = f"To reach {percent(target)}, {name} took {_listed(costs)} {_than(costs)} {base}."
     if not costs:
         until = f"Seeds that reached {percent(target)}: {name} {_reached(row)}, {base} {_reached(first)}."
     ahead = f"{abs(100 * row.ahead):.1f} points {'higher' if row.ahead >= 0 else 'lower'}"
     change = f"{abs(100 * row.gain):.0f} % {'lower' if row.gain >= 0 else 'higher'}"
-    return f"{until} In the end its mean {metric} is {ahead} and the variance between devices {change}."
+    doubt = ", within what seeds alone make" if unsure(row.ratio["variance"]) else ""
+    return (
+        f"{until} In the end its mean {metric} is {ahead} and the variance between devices {change}{doubt}."
+    )
+
+
+def unsure(ratio: tuple[float, float, float]) -> bool:
+    """Whether a ratio's interval holds 1 (without one: whether it is too near to 1) so that it says nothing."""
+    value, low, high = ratio
+    return abs(np.log(value)) < 0.005 if not np.isfinite(low) else bool(low <= 1 <= high)
+
+
+def _than(costs: Sequence[str]) -> str:
+    """The word before what is compared with: as much .. as, less .. than."""
+    return "as" if costs and costs[-1].startswith("about") else "than"
 
 
 def _best(served: Sequence[Row], rows: Sequence[Row], target: float) -> str:

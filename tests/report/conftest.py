@@ -11,6 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from eiffel.core.ledger import NO_STATUS
 from eiffel.core.measures import fairness, jain
 from eiffel.core.model import Reason, Scores, Status
 from eiffel.report.folder import RunFolder
@@ -161,7 +162,7 @@ def rows(devices, who, status, steps, joules, battery, odds, accuracy, number, r
     return {
         "device": np.arange(devices),
         "reason": reason,
-        "status": spread(devices, who, status, 255, np.uint8),
+        "status": spread(devices, who, status, NO_STATUS, np.uint8),
         "steps": spread(devices, who, steps, 0, np.int32),
         "seconds": spread(devices, who, 30 + joules, 0, np.float32),
         "joules": spread(devices, who, joules, 0, np.float32),

@@ -31,6 +31,11 @@ def run(seed, accuracy, *, name="a", overrides=(), total=None, status="finished"
     return Run(Path(f"{name}-{seed}-{'-'.join(overrides)}"), summary, tuple(records), None)
 
 
+@pytest.fixture
+def copy(sweep, tmp_path):
+    return shutil.copytree(sweep[0], tmp_path / "run")
+
+
 def test_the_mean_of_two_lines_on_their_common_range():
     """0..2 rising to 2, and 1..3 constant 4: on 1..2 the means are (1+4)/2 = 2.5 and (2+4)/2 = 3."""
     lines = [(np.array([0.0, 2.0]), np.array([0.0, 2.0])), (np.array([1.0, 3.0]), np.array([4.0, 4.0]))]
@@ -69,6 +74,29 @@ def test_other_data_or_another_fleet_is_another_problem():
     assert [p.title for p in found] == ["d", "d size=1000"]
     assert [g.label for g in found[0].groups] == ["a", "b"]
     assert found[1].groups[0].index == found[0].groups[0].index, "one strategy, one colour, everywhere"
+
+
+def test_the_configuration_tells_runs_apart_where_there_is_one(sweep, tmp_path):
+    """Not the command line: a resumed run has none. Local steps tune the strategy; alpha makes the problem."""
+    runs = []
+    for number, (steps, alpha, workers) in enumerate([(5, 0.3, 1), (50, 0.3, 1), (5, 1.0, 1), (5, 0.3, 8)]):
+        path = shutil.copytree(sweep[0], tmp_path / str(number))
+        card = (
+            f"datasets: {{alpha: {alpha}, steps: {steps}}}\nengine: {{workers: {workers}}}\nseed: {number}\n"
+        )
+        (path / "config.yaml").write_text(card)
+        runs.append(load(path))
+    found = gather.problems(runs)
+    assert [p.title for p in found] == ["digits alpha=0.3", "digits alpha=1.0"]
+    assert [(g.label, len(g.runs) + len(g.left_out)) for g in found[0].groups] == [
+        ("fedavg steps=5", 2),
+        ("fedavg steps=50", 1),
+    ]
+
+
+def test_a_damaged_configuration_is_as_none(copy):
+    (copy / "config.yaml").write_text("a: [")
+    assert load(copy).settings == {"strategies": "fedavg", "seed": "0"}
 
 
 def test_a_run_that_did_not_end_counts_only_where_none_did():
@@ -123,11 +151,6 @@ def test_the_folders_of_a_sweep_are_found_in_order(sweep, tmp_path):
     assert find([root]) == sweep
     assert find([sweep[1], root]) == [sweep[1], sweep[0], *sweep[2:]]
     assert find([tmp_path / "nowhere"]) == [tmp_path / "nowhere"], "kept, to be reported as missing"
-
-
-@pytest.fixture
-def copy(sweep, tmp_path):
-    return shutil.copytree(sweep[0], tmp_path / "run")
 
 
 def test_a_missing_run_is_a_run_with_a_problem(tmp_path):
