@@ -54,7 +54,9 @@ class Board:
     def close(self) -> None:
         """Give the descriptor back; the memory goes with the last tensor over it."""
         self._map = None
-        os.close(self.fd)
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
 
 
 @dataclass(frozen=True, slots=True)

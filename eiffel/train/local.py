@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -135,7 +136,11 @@ class Local:
 
     def close(self) -> None:
         """End every process and give the memory back."""
+        up = bool(self.pids)
         self._dismiss()
+        if self._forge is not None:
+            self._forge.close(up)
+        self._forge = None
         self.board.close()
 
     def _deal(self, jobs: Sequence[Job]) -> list[Any]:
@@ -162,7 +167,7 @@ class Local:
             return True
         if len(jobs) < 2 or not worth:
             return False
-        if self._forge is None and self._spent >= self.patience:
+        if not (self._idle or self._coming) and self._spent >= self.patience:
             self._recruit()
         self._welcome(self.budget if self.patience == 0 else 0.0)
         return bool(self._idle)
@@ -176,10 +181,10 @@ class Local:
         self._spent += seconds if len(jobs) > 1 else 0.0
 
     def _recruit(self) -> None:
-        """Start the forge, and ask it for all workers."""
-        self._forge = Forge(*self._order, self.board)
+        """Start the forge, unless it is there, and ask it for all workers."""
+        if self._forge is None or self._forge.process.poll() is not None:
+            self._forge = Forge(*self._order, self.board)
         self._coming = [self._forge.worker() for _ in range(self.workers)]
-        self._coming_since = time.monotonic()
 
     def _welcome(self, patience: float) -> None:
         """Take in workers that are up, waiting for all of them up to `patience` seconds."""
@@ -249,11 +254,10 @@ class Local:
             self._coming.append(self._forge.worker())
 
     def _dismiss(self) -> None:
-        """End all processes; the next work starts afresh."""
-        up = bool(self.pids)
+        """End all workers, at once; later work asks the forge for new ones."""
+        for conn in self._busy:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pids[conn], signal.SIGKILL)
         for conn in (*self._coming, *self._idle, *self._busy):
             conn.close()
         self._coming, self._idle, self._busy, self.pids = [], [], {}, {}
-        if self._forge is not None:
-            self._forge.close(up)
-            self._forge = None

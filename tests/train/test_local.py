@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -55,60 +54,48 @@ def alive(pid):
     return True
 
 
-@pytest.mark.parametrize("path", ["ordinary", "closed", "vmap"])
-def test_one_two_and_four_workers_give_the_same_bits(blobs, rounds, path):
+@pytest.mark.parametrize(("path", "workers"), [("ordinary", 4), ("closed", 2), ("vmap", 2)])
+def test_one_two_and_four_workers_give_the_same_bits(blobs, rounds, path, workers):
     """The cut into blocks and the order of the sums do not know how many workers there are."""
-    results = []
-    for workers in (1, 2, 4):
-        engine = trainer(blobs, MODEL, {"workers": workers, "patience": 0, "path": path, "chunk": 3}, 0)
-        try:
-            results.append(rounds(engine))
-            if workers > 1:
-                assert len(engine.crew.pids) == workers
-        finally:
-            engine.close()
-    same(results[0], results[1])
-    same(results[0], results[2])
+    alone = rounds(trainer(blobs, MODEL, {"workers": 1, "path": path, "chunk": 3}, 0))
+    engine = trainer(blobs, MODEL, {"workers": workers, "patience": 0, "path": path, "chunk": 3}, 0)
+    try:
+        same(alone, rounds(engine))
+        assert len(engine.crew.pids) == workers
+    finally:
+        engine.close()
 
 
-def test_a_killed_worker_is_replaced_and_its_block_done_again(blobs, rounds):
-    """kill -9 again and again while rounds run; nothing but a warning shows."""
-    settings = {"workers": 2, "patience": 0, "path": "ordinary"}
-    alone = trainer(blobs, MODEL, {"kind": "single", "path": "ordinary"}, 0)
-    expected = rounds(alone, 40)
-    engine = trainer(blobs, MODEL, settings, 0)
+@pytest.fixture(scope="module")
+def pair(blobs):
+    """An engine whose two workers are up from the start."""
+    engine = trainer(blobs, MODEL, {"workers": 2, "patience": 0, "path": "ordinary"}, 0)
+    yield engine
+    engine.close()
+
+
+def test_a_killed_worker_is_replaced_and_its_block_done_again(blobs, rounds, pair):
+    """kill -9 again and again while rounds run; nothing but a warning shows, and two workers are enough."""
+    expected = rounds(trainer(blobs, MODEL, {"kind": "single", "path": "ordinary"}, 0), 40)
+    rounds(pair, 1)
     killed, stop = [], threading.Event()
 
     def killer():
         while not stop.wait(0.02):
-            if len(killed) < 6 and (pids := list(engine.crew.pids.values())):
+            if len(killed) < 6 and (pids := list(pair.crew.pids.values())):
                 killed.append(pids[len(killed) % len(pids)])
                 os.kill(killed[-1], signal.SIGKILL)
 
     thread = threading.Thread(target=killer)
     thread.start()
     try:
-        got = rounds(engine, 40)
+        got = rounds(pair, 40)
     finally:
         stop.set()
         thread.join()
-        engine.close()
     assert killed
+    assert not set(killed) & set(pair.crew.pids.values())
     same(expected, got)
-
-
-def test_close_leaves_no_process_and_no_descriptor(blobs, rounds):
-    """Every worker, the forge, and every descriptor that was opened are gone."""
-    before = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else set()
-    engine = trainer(blobs, MODEL, {"workers": 2, "patience": 0}, 0)
-    rounds(engine, 1)
-    pids = [*engine.crew.pids.values(), engine.crew._forge.process.pid]
-    engine.close()
-    deadline = time.monotonic() + 5
-    while any(alive(p) for p in pids) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not any(alive(p) for p in pids)
-    assert len(os.listdir("/proc/self/fd")) <= len(before) if before else True
 
 
 def test_small_work_starts_no_process(blobs, rounds):
@@ -119,15 +106,15 @@ def test_small_work_starts_no_process(blobs, rounds):
     engine.close()
 
 
-def test_an_error_in_a_worker_comes_back_as_one(blobs, rounds, plan_of):
-    """A number that is none fails in the worker; the message arrives, and nobody stays behind."""
-    engine = trainer(blobs, MODEL, {"workers": 2, "patience": 0, "path": "ordinary"}, 0)
-    plan = plan_of(engine.initial(0), range(20), [1] * 20, local=Task(objective="tilted", options={"t": "x"}))
+def test_an_error_in_a_worker_comes_back_as_one(rounds, plan_of, pair):
+    """A number that is none fails in the worker; the message arrives, and work goes on afterwards."""
+    local = Task(objective="tilted", options={"t": "x"})
+    plan = plan_of(pair.initial(0), range(20), [1] * 20, local=local)
     with pytest.raises(RuntimeError, match="TypeError"):
-        engine.train(plan, plan.chosen, plan.steps, 0)
-    assert not engine.crew.pids
-    rounds(engine, 1)
-    engine.close()
+        pair.train(plan, plan.chosen, plan.steps, 0)
+    assert not pair.crew.pids
+    rounds(pair, 1)
+    assert len(pair.crew.pids) == 2
 
 
 def test_memory_mapped_samples_are_shared_as_they_are(blobs, tmp_path):
@@ -144,3 +131,15 @@ def test_memory_mapped_samples_are_shared_as_they_are(blobs, tmp_path):
     assert places[0].path is not None
     assert np.array_equal(x, mapped)
     assert y.tolist() == [0, 1, 2, 3]
+
+
+def test_close_leaves_no_process_and_no_descriptor(blobs, rounds, pair):
+    """Every worker, the forge, and every descriptor that was opened are gone."""
+    rounds(pair, 1)
+    opened = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    pids = [*pair.crew.pids.values(), pair.crew._forge.process.pid]
+    assert len(pids) == 3
+    pair.close()
+    assert not any(alive(p) for p in pids)
+    if opened:
+        assert len(os.listdir("/proc/self/fd")) <= opened - 4  # two workers, the forge, the board
