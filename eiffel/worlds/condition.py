@@ -16,6 +16,9 @@ from eiffel.core.costs import drain
 from eiffel.core.model import Bools, Codes, Floats, Ints, Reason, Status
 from eiffel.worlds.devices import Fleet
 
+_STRETCHES = 1000
+"""Of charging, after which a battery that is still low counts as never charged."""
+
 
 class Condition:
     """N devices with `examples` (N,) training samples each.
@@ -84,11 +87,15 @@ class Condition:
         self._charge(slice(None), self.now)
 
     def _look(self, rows: Ints, when: Floats) -> None:
-        """Note who is available at `when` and when that changes next (always later than `when`)."""
+        """Note who is available at `when` and when that changes next."""
+        self._on[rows], self._change[rows] = self._presence(rows, when)
+
+    def _presence(self, rows: Ints, when: Floats) -> tuple[Bools, Floats]:
+        """(K,) who is available at `when`, and when that changes next, which is always later."""
         table = self._fleet.timetable
         on = table.available(rows, when)
         change = np.where(on, table.until(rows, when), table.next_available(rows, when))
-        self._on[rows], self._change[rows] = on, np.maximum(change, np.nextafter(when, np.inf))
+        return on, np.maximum(change, np.nextafter(when, np.inf))
 
     def _charge(self, rows: Ints | slice, until: Floats | float) -> None:
         """Charge the batteries of those who are available, from when they were last settled."""
@@ -122,21 +129,41 @@ class Condition:
         reason[self._busy[reason[self._busy] == 0]] = Reason.BUSY
         return reason
 
+    @property
+    def still(self) -> bool:
+        """Whether nothing changes by itself: nobody comes or goes, charges, or is at work."""
+        return not (self._moving or (self._busy_until > self.now).any())
+
     def next_arrival(self) -> float:
-        """A moment after now before which nobody can become a candidate (inf: nobody ever will)."""
-        ready = np.full(self._fleet.size, self.now)
-        if self._moving:
-            ready = np.where(self._on, self.now, self._change)
+        """The first moment after now at which somebody may become a candidate (inf: nobody ever will)."""
+        ready = (
+            np.where(self._on, self.now, self._change)
+            if self._moving
+            else np.full(self._fixed.size, self.now)
+        )
         ready[self._fixed == Reason.NO_DATA] = np.inf
         low = np.flatnonzero(self._fixed == Reason.BATTERY)
-        if self._charging:
-            # One second of charging more than it takes to reach the floor is above it.
-            lacking = self._fleet.floor * self._fleet.capacity_j[low] - self.battery[low]
-            ready[low] += lacking / self._fleet.charge_w + 1.0
-        else:
-            ready[low] = np.inf
+        ready[low] = self._recharged(low) if self._charging else np.inf
         np.maximum.at(ready, self._busy, self._busy_until)
         return float(ready.min())
+
+    def _recharged(self, rows: Ints) -> Floats:
+        """(K,) when the batteries of `rows` will be above their floor: charging now, then stretch by stretch."""
+        lacking = self._fleet.floor * self._fleet.capacity_j[rows] - self.battery[rows]
+        need = lacking / self._fleet.charge_w + 1.0  # a second more than it takes to reach the floor
+        ready = np.full(rows.size, np.inf)
+        at, on, change = np.full(rows.size, self.now), self._on[rows], self._change[rows]
+        open_ = np.arange(rows.size)
+        for _ in range(_STRETCHES):
+            done = on & (at + need <= change)
+            ready[open_[done]] = (at + need)[done]
+            going = ~done & np.isfinite(change)
+            need = (need - np.where(on, change - at, 0.0))[going]
+            open_, at = open_[going], change[going]
+            if not open_.size:
+                break
+            on, change = self._presence(rows[open_], at)
+        return ready
 
     def leaves(self, device: Ints) -> Floats:
         """(K,) seconds for which each device will still be there (inf: for ever)."""

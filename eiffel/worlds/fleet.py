@@ -39,6 +39,8 @@ from eiffel.worlds.devices import Fleet
 _FATES = np.array([Status.DELIVERED, Status.LEFT, Status.FLAT, Status.SILENT], np.uint8)
 _SILENCE = 0x511E17
 _JUMPS = 1000
+_PATIENCE = 10
+"""Rounds in which nobody is chosen, after which a fleet that cannot change by itself ends the run."""
 
 
 class FleetWorld:
@@ -57,6 +59,7 @@ class FleetWorld:
         self._exchange_s, self._exchange_j = fleet.exchange()
         self._condition = Condition(fleet, self._examples)
         self._seen: Codes | None = None
+        self._idle = 0
 
     # What the ledger reads.
 
@@ -92,20 +95,24 @@ class FleetWorld:
 
         None when nobody ever will be again: `why` says in words what keeps them.
         """
-        condition = self._condition
+        condition, end = self._condition, f"no device was ready after {_JUMPS} jumps of the clock"
         for _ in range(_JUMPS):
             condition.advance()
             reason = condition.reasons()
+            if self._idle >= _PATIENCE and condition.still:
+                end = f"nobody was chosen in {self._idle} rounds, and the fleet will not change"
+                break
             if not reason.all():
                 self._seen = reason
                 return self._snapshot(round_, reason)
             arrival = condition.next_arrival()
             if not np.isfinite(arrival):
+                end = "no device can take part any more"
                 break
             condition.now = max(arrival, float(np.nextafter(condition.now, np.inf)))
         codes, counts = np.unique(condition.reasons(), return_counts=True)
-        held = "; ".join(f"{n} {Reason(int(c)).text}" for c, n in zip(codes, counts, strict=True))
-        self.why = f"no device can take part any more: {held}"
+        held = [f"{n} {Reason(int(c)).text}" for c, n in zip(codes, counts, strict=True) if c]
+        self.why = "; ".join([end, *held])
         return None
 
     def run(self, plan: Plan) -> Outcomes:
@@ -120,6 +127,7 @@ class FleetWorld:
         fate, ended, due = self._fates(plan, seconds, joules)
         length, status = _close(plan, fate, ended, due)
         share = progress(seconds, ended)
+        self._idle = 0 if device.size else self._idle + 1
         start = self._condition.now
         self._condition.spend(device, seconds * share, joules * share, fate)
         self._condition.now = start + (length if length > 0 else self.fleet.idle_s)
@@ -148,12 +156,12 @@ class FleetWorld:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint has to keep; everything else follows from the card and the seed."""
-        return self._condition.state()
+        return {"idle": self._idle, **self._condition.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint, bit for bit. ValueError if it is of another fleet."""
         self._condition.restore(state)
-        self._seen = None
+        self._idle, self._seen = int(state["idle"]), None
 
     def close(self) -> None:
         """Release the trainer's workers."""

@@ -221,7 +221,7 @@ def test_a_run_ends_in_words_when_nobody_will_ever_come():
     of.observe(2)
     assert play(of, [2], round_=2).status.tolist() == [Status.LEFT]
     assert of.observe(3) is None
-    assert of.why.startswith("no device can take part any more: 1 offline")
+    assert of.why.startswith("no device can take part any more; 1 offline")
     assert "2 battery" in of.why
 
 
@@ -255,6 +255,22 @@ def test_an_empty_fleet_waits_on_the_charger_until_it_is_above_its_floor():
     table = timetable(np.array([0]), floats(50), floats(90), np.array([100.0]))
     of = world(fleet([1], [1], [0], table=table, charge_w=1.0, floor=0.1))
     assert of.observe(1).now == 61.0
+
+
+def test_an_empty_battery_is_charged_night_after_night_in_one_jump():
+    """A floor of 10 J takes 11 s of charging at 1 W: 4 s from 50 on, 4 from 150 on, 3 from 250 on: 253 s."""
+    table = timetable(np.array([0]), floats(50), floats(54), np.array([100.0]))
+    of = world(fleet([1], [1], [0], table=table, charge_w=1.0, floor=0.1))
+    assert of.observe(1).now == 253.0
+    assert of.battery.tolist() == [11.0]
+
+
+def test_a_run_ends_when_nobody_is_chosen_and_nothing_can_change():
+    of = world(fleet(idle_s=1.0))
+    for number in range(1, 11):
+        play(of, [], round_=number)
+    assert of.observe(11) is None
+    assert of.why == "nobody was chosen in 10 rounds, and the fleet will not change"
 
 
 def random_world(seed, size=6):
