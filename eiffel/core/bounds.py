@@ -76,7 +76,7 @@ def completion(trace: Trace, nodes: Nodes) -> float:
 def mean_busy(arrival: Floats, cost: Floats) -> Floats:
     """(J,) s: mean busy times on one machine under preemptive shortest-job-first (by total cost).
 
-    The mean busy time is the average moment at which a job is worked on. arrival ascending, cost > 0 (s).
+    The mean busy time is the average moment at which a job is worked on. arrival ascending, cost >= 0 (s).
     """
     left, moment = cost.copy(), np.zeros(len(cost))
     queue: list[tuple[float, int]] = []
@@ -91,6 +91,6 @@ def mean_busy(arrival: Floats, cost: Floats) -> Floats:
         step = min(float(left[j]), float(arrival[head]) - now if head < jobs else np.inf)
         moment[j] += (now + step / 2) * step
         now, left[j] = now + step, left[j] - step
-        if left[j] <= 1e-12 * cost[j]:
+        if left[j] <= 1e-12 * cost[j]:  # also a job that costs nothing
             heapq.heappop(queue)
-    return moment / cost
+    return np.where(cost > 0, moment / np.where(cost > 0, cost, 1.0), arrival)

@@ -72,7 +72,7 @@ class Hadar:
         have = kinds_held(seen)
         apart = worth(utility, seen, seen.spread)
         counts = np.zeros(value.shape, np.int64)
-        floor = _Floor(value, seen.capacity, self.floor)
+        floor = _Floor(np.maximum(value, apart) if self.mixed else value, seen.capacity, self.floor)
         best = value.max(axis=1, initial=0.0)
         fixed = have.any(axis=1) & (not self.migrate)
         order = np.lexsort((seen.job, -best, ~fixed))

@@ -68,10 +68,9 @@ def offers(snapshot: Snapshot, utility: str, rate: Floats) -> Floats:
 
 
 def satisfied(counts: Ints, value: Floats) -> bool:
-    """Whether every job that could run runs where it likes best: then the plan holds until something happens."""
-    can = value.max(axis=1, initial=0.0) > 0
-    best = counts[np.arange(len(counts)), value.argmax(axis=1)] if value.size else can
-    return bool((best > 0)[can].all())
+    """Whether every job runs, and where it likes best: then the plan holds until something happens."""
+    best = counts[np.arange(len(counts)), value.argmax(axis=1)] if value.size else np.zeros(0)
+    return bool((best > 0).all())
 
 
 def backfill(snapshot: Snapshot, take: Ints, room: Ints, value: Floats, mixed: bool) -> Ints:

@@ -32,6 +32,7 @@ from eiffel.worlds.cluster_estimates import Estimates, Known
 from eiffel.worlds.cluster_run import ClusterRun, LastRefusal, Sittings, Timeline
 
 Mode = Literal["slot", "event"]
+PATIENCE = 1000  # decisions in a row that run nothing, with nothing to come, before a policy is called stuck
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class _World:
         refused = self._admit_or_refuse()
         queue = np.flatnonzero(refused == Refusal.NONE)
         arrival = self.trace.arrival[queue]
-        head, now, step = 0, 0.0, 0
+        head, now, step, idle = 0, 0.0, 0, 0
         state = self.policy.init(self.nodes)
         belief = self.estimates.init(self.trace, self.lone)
         while True:
@@ -129,6 +130,9 @@ class _World:
             spent = clock.process_time() - began
             after = arrival[head] if head < len(arrival) else np.inf
             outcomes, sat = self._carry_out(plan, seen, min(after, until_s))
+            idle = 0 if len(plan.rows) or np.isfinite(after) or self.outages else idle + 1
+            if idle >= PATIENCE:
+                raise ValueError(f"{self.policy.name}: nothing has run for {idle} decisions, {len(seen)} jobs wait")
             state = self.policy.learn(state, plan, outcomes, seen)
             belief = self.estimates.learn(belief, seen.job, sat)
             self._record(seen, plan, outcomes, spent)
@@ -206,13 +210,12 @@ class _World:
         span = end - seen.now
         stop = np.minimum(span, take)  # (J,) s each job runs on
         failed = self._failures(rows, crew, seen.now, end)
+        hit = failed < take[crew.job]  # a node failed before the job's end
         stop_gang = np.minimum(stop[crew.job], failed)
         useful = np.maximum(stop_gang - wait, 0.0)
-        lost = np.bincount(
-            crew.job, speed * np.where(failed < stop[crew.job], np.minimum(useful, self.slot_s), 0.0), jobs
-        )
+        lost = np.bincount(crew.job, speed * np.where(hit, np.minimum(useful, self.slot_s), 0.0), jobs)
+        broken = np.bincount(crew.job, hit, jobs) > 0
         done = np.bincount(crew.job, speed * useful, jobs)
-        broken = np.bincount(crew.job, failed < stop[crew.job], jobs) > 0
         ended = (take <= span * (1 + 1e-12)) & ~broken & (copies > 0)
         done = np.where(ended, self.remaining[a], np.minimum(done, self.remaining[a] + lost))
         self.remaining[a] = np.where(ended, 0.0, self.remaining[a] - done + lost)
@@ -232,6 +235,10 @@ class _World:
         self.moves[a] += np.bincount(crew.job, moved, jobs) > 0
         self.finish[a[ended]] = seen.now + take[ended]
         self.debt = np.maximum(debt - span, 0.0)
+        if broken.any():
+            fell = np.full(len(self.trace), end)
+            np.minimum.at(fell, a[crew.job[hit]], seen.now + failed[hit])
+            self._leave(np.isin(self.held.job, a[broken]), fell)
         outcomes = Outcomes(seen.now, span, done, ran, stayed, np.bincount(crew.job, moved, jobs) > 0, ended)
         sat = Sat(crew.job, self.nodes.type[rows.node[crew.first]], crew.parts > 1, crew.speed, useful)
         return outcomes, sat
