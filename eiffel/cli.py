@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -69,39 +71,82 @@ def sim(argv: Sequence[str]) -> int:
     """`eiffel sim`: hand over to Hydra, which composes the configuration and runs one job or a sweep."""
     from eiffel import config as cfg
 
-    return hydra_app("sim", argv, _simulate, cfg)
+    def job(config: Any, folder: Path, command: str) -> None:
+        from eiffel.simulation import simulate
+
+        simulate(cfg.plain(config), folder, command=command)
+
+    return hydra_app("sim", argv, job, cfg)
 
 
-def hydra_app(name: str, argv: Sequence[str], job: Callable[[Any], None], cfg: Any) -> int:
-    """Run `job` under Hydra with conf/NAME.yaml; composition errors come with a suggestion."""
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job of a sweep, as it ended."""
+
+    folder: str
+    overrides: list[str]
+    status: str
+    error: str = ""
+
+
+def hydra_app(name: str, argv: Sequence[str], job: Callable[[Any, Path, str], None], cfg: Any) -> int:
+    """Run `job(config, folder, command)` under Hydra with conf/NAME.yaml, once or for every job of a sweep.
+
+    Errors of composition come with a suggestion. A job that fails does not keep the others from running.
+    """
     import hydra
+    from hydra.core.hydra_config import HydraConfig
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
     cfg.register()
     # Hydra would print its own errors and exit; we want to say them in our words.
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    failed: list[str] = []
+    jobs: list[Job] = []
 
     def guarded(config: Any) -> None:
+        here = HydraConfig.get()
+        folder, overrides = Path(here.runtime.output_dir), list(here.overrides.task)
         try:
-            job(config)
+            job(config, folder, " ".join([f"eiffel {name}", *overrides]))
+            jobs.append(Job(str(folder), overrides, "finished"))
         except Exception as problem:
-            failed.append(say_failure(problem))
+            jobs.append(Job(str(folder), overrides, "failed", say_failure(problem)))
 
     sys.argv = [f"eiffel {name}", *argv]
     try:
         hydra.main(version_base=None, config_path=str(cfg.CONF), config_name=name)(guarded)()
     except (HydraException, OmegaConfBaseException) as problem:
         return complain(cfg.explain(problem, composed(name, cfg)), 2)
+    return conclude(jobs)
+
+
+def conclude(jobs: Sequence[Job]) -> int:
+    """Say where the results lie; keep a sweep's jobs in sweep.json. Returns the exit code."""
+    if not jobs:
+        return 0
+    places = [Path(job.folder) for job in jobs]
+    here = places[0] if len(jobs) == 1 else Path(os.path.commonpath(places))
+    near = os.path.relpath(here)
+    failed = [job for job in jobs if job.status != "finished"]
+    if len(jobs) > 1:
+        from eiffel.core.checkpoint import write_atomically
+
+        write_atomically(here / "sweep.json", json.dumps([asdict(job) for job in jobs], indent=2).encode())
+        print(f"{len(jobs) - len(failed)} of {len(jobs)} jobs finished", end="")
+        print("".join(f"\n  failed: {' '.join(job.overrides)}: {job.error}" for job in failed))
+    print(f"results: {near}")
+    if len(failed) < len(jobs):
+        print(f"one page over them: eiffel report {near}")
     return 1 if failed else 0
 
 
 def say_failure(problem: Exception) -> str:
-    """One job of a sweep failed: say so and let the others run. The run's summary.json keeps the reason."""
-    if not isinstance(problem, ValueError) or os.environ.get("EIFFEL_TRACEBACK"):
+    """A job failed: say so, with a traceback unless the message was written for the user."""
+    known = isinstance(problem, ValueError)
+    if not known or os.environ.get("EIFFEL_TRACEBACK"):
         traceback.print_exception(problem)
-    text = str(problem) if isinstance(problem, ValueError) else f"{type(problem).__name__}: {problem}"
+    text = str(problem) if known else f"{type(problem).__name__}: {problem}"
     complain(text, 1)
     return text
 
@@ -118,20 +163,6 @@ def composed(name: str, cfg: Any) -> Any:
     return None
 
 
-def _simulate(config: Any) -> None:
-    from hydra.core.hydra_config import HydraConfig
-
-    from eiffel import config as cfg
-    from eiffel.report import sinks
-    from eiffel.simulation import simulate
-
-    here = HydraConfig.get()
-    folder, plain = Path(here.runtime.output_dir), cfg.plain(config)
-    command = " ".join(["eiffel", "sim", *here.overrides.task])
-    group = Path(here.sweep.dir).name if here.mode is not None and here.mode.name == "MULTIRUN" else ""
-    simulate(plain, folder, sinks=sinks(plain, folder, group), command=command)
-
-
 def resume(argv: Sequence[str]) -> int:
     """`eiffel resume RUN`."""
     parser = argparse.ArgumentParser(
@@ -139,12 +170,9 @@ def resume(argv: Sequence[str]) -> int:
     )
     parser.add_argument("run", type=Path, help="the run's folder")
     chosen = parser.parse_args(argv)
-    from eiffel.report import sinks
     from eiffel.simulation import resume as go_on
 
-    summary = go_on(
-        chosen.run, sinks=lambda c: sinks(c, chosen.run, ""), command=f"eiffel resume {chosen.run}"
-    )
+    summary = go_on(chosen.run, command=f"eiffel resume {chosen.run}")
     return 0 if summary["status"] == "finished" else 1
 
 

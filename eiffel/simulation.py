@@ -5,6 +5,7 @@ configuration -> data, trainer, fleet, method -> the loop -> records, rows, summ
 
 from __future__ import annotations
 
+import json
 import platform
 import signal
 import sys
@@ -28,12 +29,13 @@ from eiffel.core.journal import Books
 from eiffel.core.ledger import Ledger, Record, Rows
 from eiffel.data.federated import Federated
 from eiffel.method import Method
-from eiffel.report import RunFolder, Sink
+from eiffel.report import Report, open_sinks, read
 from eiffel.worlds.devices import build_fleet
 from eiffel.worlds.fleet import FleetWorld
 
 CONFIG = "config.yaml"
 CHECKPOINTS = "checkpoints"
+SUMMARY = "summary.json"
 
 
 @dataclass(slots=True)
@@ -70,38 +72,39 @@ def _clients(config: Mapping[str, Any]) -> int | None:
     return int(parts) if parts else (int(size) if size else None)
 
 
-def simulate(
-    config: Mapping[str, Any], folder: Path, *, sinks: Sequence[Sink] = (), command: str = ""
-) -> Record:
+def simulate(config: Mapping[str, Any], folder: Path, *, command: str = "") -> Record:
     """Run a federation from its first round; returns the summary that lies in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / CONFIG, OmegaConf.to_yaml(OmegaConf.create(dict(config))).encode())
-    return _Run(config, folder, sinks, command).go(first=1)
+    try:
+        run = _Run(config, folder, command)
+    except Exception as problem:
+        # Nothing ran, but the folder should say what was tried and why it failed.
+        failed = {"status": "failed", "why": str(problem), "command": command, "seed": config["seed"]}
+        write_atomically(folder / SUMMARY, json.dumps(failed, indent=2).encode())
+        raise
+    return run.go()
 
 
-def resume(
-    folder: Path, *, sinks: Callable[[Mapping[str, Any]], Sequence[Sink]], command: str = ""
-) -> Record:
+def resume(folder: Path, *, command: str = "") -> Record:
     """Go on exactly where a killed run stopped: from its newest usable checkpoint.
 
     Raises ConfigError when the folder holds no run, CheckpointError when no checkpoint can be used.
     """
     if not (folder / CONFIG).exists():
         raise cfg.ConfigError(f"{folder} holds no run: there is no {CONFIG} in it. Name the folder of a run")
-    config = cfg.plain(OmegaConf.load(folder / CONFIG))
-    run = _Run(config, folder, sinks(config), command)
-    return run.go(first=run.restore() + 1)
+    run = _Run(cfg.plain(OmegaConf.load(folder / CONFIG)), folder, command)
+    run.restore()
+    return run.go()
 
 
 class _Run:
-    """A run in its folder: books, sinks, summary."""
+    """A run in its folder: parts, books, sinks, summary."""
 
-    def __init__(self, config: Mapping[str, Any], folder: Path, sinks: Sequence[Sink], command: str) -> None:
+    def __init__(self, config: Mapping[str, Any], folder: Path, command: str) -> None:
         self.config, self.path = config, folder
-        self.started = time.monotonic()
+        self.started, self.done = time.monotonic(), 0
         self.parts = assemble(config)
-        self.folder = RunFolder(folder)
-        self.sinks: tuple[Sink, ...] = (self.folder, *sinks)
         self.curve = Curve()
         self.about = about(config, self.parts, command)
         stop_at = config["stop_at"]
@@ -118,23 +121,27 @@ class _Run:
         )
 
     def _tell(self, row: Record, columns: Rows) -> None:
-        for sink in self.sinks:
-            sink.record(row, columns)
+        self.sinks.record(row, columns)
 
-    def restore(self) -> int:
-        """Take up the newest usable checkpoint; forget records after it. Returns its round."""
+    def restore(self) -> None:
+        """Take up the newest usable checkpoint and the records up to it."""
         template = self.books.tree(self.parts.state)
-        round_, tree, complaints = checkpoint.load(self.path / CHECKPOINTS, template)
+        self.done, tree, complaints = checkpoint.load(self.path / CHECKPOINTS, template)
         for complaint in complaints:
             print(complaint, file=sys.stderr)
         self.parts.state, self.books.ledger = tree["policy"], tree["ledger"]
         self.parts.world.restore(tree["world"])
-        self.folder.truncate(round_)
-        self.curve.reload(self.path)
-        return round_
+        for row in read.load(self.path).records:
+            if row["round"] <= self.done:
+                self.curve.add(dict(row))
 
-    def go(self, first: int) -> Record:
+    def go(self) -> Record:
         """The loop, with a summary before and after, whatever happens."""
+        card = cfg.construct(Report, self.config["report"], "report")
+        rounds, name = self.parts.rounds, self.path.name
+        self.sinks = open_sinks(
+            card, self.path, rounds=rounds, name=name, config=self.config, after=self.done
+        )
         self._summary("running", "")
         try:
             with interrupts() as cancelled:
@@ -145,7 +152,7 @@ class _Run:
                     self.parts.state,
                     rounds=self.parts.rounds,
                     seed=int(self.config["seed"]),
-                    first=first,
+                    first=self.done + 1,
                     cancelled=cancelled,
                 )
             self._save_model(ended.state)
@@ -155,8 +162,7 @@ class _Run:
             self._summary("failed", f"{type(problem).__name__}: {problem}")
             raise
         finally:
-            for sink in self.sinks:
-                sink.close()
+            self.sinks.close()
             self.parts.world.close()
 
     def _save_model(self, state: Any) -> None:
@@ -184,8 +190,7 @@ class _Run:
             "wall_s": time.monotonic() - self.started,
             "finished": None if status == "running" else _now(),
         }
-        for sink in self.sinks:
-            sink.summary(summary)
+        self.sinks.summary(summary)
         return summary
 
 
@@ -196,18 +201,11 @@ class Curve:
     rows: list[Record] = field(default_factory=list)
     last: int = 0
 
-    def add(self, row: Record, columns: Rows | None = None) -> None:
+    def add(self, row: Record, _: Rows | None = None) -> None:
         """Keep a record that was scored."""
         self.last = row["round"]
         if row["scores"]:
             self.rows.append(row)
-
-    def reload(self, folder: Path) -> None:
-        """Take up the records that a folder already holds."""
-        from eiffel.report.read import load
-
-        for row in load(folder).records:
-            self.add(dict(row))
 
 
 def targets(rows: Sequence[Record], served: str, accuracy: float | None) -> dict[str, Any]:
