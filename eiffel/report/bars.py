@@ -51,6 +51,9 @@ def energy(problem: Problem, name: str) -> Figure:
     bars = [
         (group, _end(group, "total_joules"), _end(group, "total_joules_wasted")) for group in problem.groups
     ]
+    bars = [(group, total, wasted) for group, total, wasted in bars if np.isfinite(total + wasted)]
+    if not bars:
+        return Figure("Energy of the whole run", "Not drawn: these runs kept no energy.", "")
     unit = fitting("joules", max(total for _, total, _ in bars))
     frame = _frame(len(bars), (0, max(total for _, total, _ in bars) or 1))
     inner, about = _energy_axis(frame, unit), []
@@ -111,8 +114,9 @@ def _fates(group: Group) -> tuple[float, float, list[tuple[Status, float]]]:
         for record in run.records:
             for reason, count in (record.get("lost") or {}).items():
                 status = Status.__members__.get(str(reason).upper(), Status.FAILED)
-                lost[status] = lost.get(status, 0.0) + float(count)
+                lost[status] = lost.get(status, 0.0) + float(count or 0)
     given, counted = (sum(float(np.nansum(r.column(k))) for r in group.runs) for k in ("chosen", "delivered"))
+    given = max(given, counted + sum(lost.values()))  # a record may lack what was given out
     return given, counted, sorted(lost.items(), key=lambda item: -item[1])
 
 

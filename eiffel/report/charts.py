@@ -56,6 +56,9 @@ def hover(frame: Frame, x: Unit, x_word: str, y: Unit) -> dict[str, str]:
 def accuracy_against(problem: Problem, cost: str, target: float, name: str) -> Figure:
     """Accuracy over what it cost, with the target."""
     curves = drawn(problem, lambda g: curve(g, "accuracy", COSTS[cost]))
+    title = f"{problem.metric.capitalize()} against {COST_TITLES[cost]}"
+    if not curves:
+        return Figure(title, f"Not drawn: these runs kept no running total of {cost}.", "")
     unit = fitting(cost, max(c.x[-1] for _, c in curves))
     every = np.concatenate([c.mean for _, c in curves] + [np.array([target])])
     top = max(float(c.high.max()) for _, c in curves)
@@ -68,7 +71,6 @@ def accuracy_against(problem: Problem, cost: str, target: float, name: str) -> F
         + lines(frame, curves, name)
         + svg.end_labels(frame, ends)
     )
-    title = f"{problem.metric.capitalize()} against {COST_TITLES[cost]}"
     about = svg.describe([(g.label, float(c.mean[-1])) for g, c in curves], percent)
     data = hover(frame, unit, COST_WORDS[cost], Unit(PERCENT, "%"))
     return Figure(title, "", svg.picture(inner, frame, title, about, name, data))
@@ -76,7 +78,10 @@ def accuracy_against(problem: Problem, cost: str, target: float, name: str) -> F
 
 def variance_against(problem: Problem, name: str) -> Figure:
     """Variance over devices, as training goes on."""
+    title = "How unequal devices are, over rounds"
     curves = drawn(problem, lambda g: curve(g, "variance", "round"))
+    if not curves:
+        return Figure(title, "Not drawn: these runs kept no variance over devices.", "")
     most = float(np.quantile(np.concatenate([c.high for _, c in curves]), 0.9)) * 1.1
     frame = Frame((0, max(c.x[-1] for _, c in curves)), (0, most))
     ends = [(float(c.x[-1]), min(float(c.mean[-1]), most), g.index, g.label) for g, c in curves]
@@ -87,7 +92,6 @@ def variance_against(problem: Problem, name: str) -> Figure:
     )
     about = svg.describe([(g.label, float(c.mean[-1])) for g, c in curves], digits)
     data = hover(frame, Unit(1, ""), "round", Unit(1, ""))
-    title = "How unequal devices are, over rounds"
     return Figure(title, "Lower is fairer.", svg.picture(inner, frame, title, about, name, data))
 
 

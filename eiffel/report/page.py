@@ -175,7 +175,7 @@ def _footer(runs: Sequence[Run], home: Path) -> str:
     commands = dict.fromkeys(str(run.summary["command"]) for run in runs if run.summary.get("command"))
     lines = "\n".join(commands) or "not recorded"
     return (
-        f"<footer><details open><summary>Runs</summary>{table}</details>"
+        f"<footer><details{' open' if len(runs) <= 12 else ''}><summary>Runs</summary>{table}</details>"
         f"<details><summary>Commands</summary><pre>{escape(lines)}</pre></details>"
         f"<details><summary>Data and versions</summary><dl>{_terms(runs, 'data', 'sources')}</dl>"
         f"<dl>{_terms(runs, 'versions')}</dl></details>"

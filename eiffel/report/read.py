@@ -64,7 +64,10 @@ class Run:
         """What was set: every key of the configuration, dotted; without one, what the command line said."""
         if self.config:
             return flat(self.config)
-        said = (str(override).lstrip("+~").partition("=") for override in self.summary.get("overrides") or ())
+        overrides = self.summary.get("overrides")
+        said = (
+            str(o).lstrip("+~").partition("=") for o in (overrides if isinstance(overrides, list) else ())
+        )
         return {key: value for key, _, value in said}
 
     @property
@@ -72,7 +75,8 @@ class Run:
         """N: devices of the fleet, else clients of the data, else what the records counted; 0 unknown."""
         fleet, data = section(self.summary, "fleet"), section(self.summary, "data")
         seen = max((int(r.get("participants") or 0) for r in self.records), default=0)
-        return int(fleet.get("devices") or fleet.get("size") or data.get("clients") or seen)
+        said = (fleet.get("devices"), fleet.get("size"), data.get("clients"), seen)
+        return next((int(n) for n in said if _is_number(n) and n), 0)
 
     @property
     def ended(self) -> bool:
@@ -85,13 +89,13 @@ class Run:
 
     @cached_property
     def evaluations(self) -> tuple[Json, ...]:
-        """The records in which models were scored."""
-        return tuple(record for record in self.records if record.get("scores"))
+        """The records in which the served model's accuracy was measured."""
+        return tuple(record for record in self.records if np.isfinite(_accuracy(record)))
 
     @property
     def served(self) -> str:
         """Which model the strategy serves: last or ema."""
-        return str(self.evaluations[-1]["scores"].get("served", "last")) if self.evaluations else "last"
+        return _served(self.evaluations[-1]) if self.evaluations else "last"
 
     def scored(self, model: str = "served") -> list[Json]:
         """The figures of a model (served, last, ema) at every evaluation; empty where it was not scored."""
@@ -222,12 +226,50 @@ def _records(file: Path) -> tuple[tuple[Json, ...], str | None]:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
-            record["round"] = int(record["round"])
+            record = _checked(json.loads(line))
         except (ValueError, TypeError, KeyError) as error:
             return tuple(records), _damage(file, number_, number_ == len(lines), error)
         records.append(record)
     return tuple(records), None if records else f"{file}: empty; no round was recorded"
+
+
+_NUMBERS = ("chosen", "delivered", "candidates", "participants", "participation_jain", "steps_mean",
+            "battery_min", "battery_mean", "total_bytes", "total_joules", "total_joules_wasted", "total_s")  # fmt: skip
+_COUNTS = ("refused", "lost")
+
+
+def _checked(record: Any) -> Json:
+    """The record, if what is read of it is of the right kind; ValueError naming the field where not."""
+    if not isinstance(record, dict) or not _is_number(record.get("round")):
+        raise ValueError("there is no round in it")
+    for name in _NUMBERS:
+        if not _is_number(record.get(name, 0), or_null=True):
+            raise ValueError(f"{name} is {record[name]!r}, not a number")
+    scores = record.get("scores") or {}
+    parts = {name: record.get(name) or {} for name in _COUNTS} | {"scores": scores}
+    parts |= {f"scores.{m}": scores.get(m) or {} for m in ("last", "ema")} if isinstance(scores, dict) else {}
+    for name, part in parts.items():
+        if not isinstance(part, dict):
+            raise ValueError(f"{name} is {part!r}, not an object of figures")
+        for key, value in part.items():
+            if name != "scores" and not _is_number(value, or_null=name.startswith("scores.")):
+                raise ValueError(f"{name}.{key} is {value!r}, not a number")
+    return record | {"round": int(record["round"])}
+
+
+def _is_number(value: Any, or_null: bool = False) -> bool:
+    """Whether JSON held a number there, or, where that is allowed, null."""
+    return (isinstance(value, (int, float)) and not isinstance(value, bool)) or (or_null and value is None)
+
+
+def _served(record: Json) -> str:
+    """Which model a record says is served."""
+    return "ema" if dig(record, "scores.served") == "ema" else "last"
+
+
+def _accuracy(record: Json) -> float:
+    """Accuracy of the served model, NaN where it was not measured."""
+    return number(dig(record, f"scores.{_served(record)}.accuracy"))
 
 
 def _damage(file: Path, line: int, last: bool, error: Exception) -> str:

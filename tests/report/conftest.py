@@ -190,7 +190,7 @@ def sweep(tmp_path_factory) -> list[Path]:
         return [fake_run(root / str(i), name, seed) for i, (name, seed) in enumerate(jobs)]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_run():
     """The generator itself, for a test that needs a run of its own."""
     return fake_run

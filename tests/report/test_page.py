@@ -1,11 +1,15 @@
 """The page: whole, honest about what is missing, small, and working in a browser."""
 
+import copy
+import json
 import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from eiffel.report import figures, paper, report, table
 from eiffel.report.svg import apart, tick_text, ticks
@@ -120,6 +124,48 @@ def test_a_fleet_without_batteries_or_rows_of_devices(make_run, tmp_path):
     assert "no device of this fleet runs on a battery" in words
     assert "kept no rows of single devices" in words
     assert "kept no accuracy of single devices" in words
+
+
+def leaves(value, at=()):
+    """Every path to a value inside nested mappings."""
+    for key, inner in value.items():
+        yield (*at, key)
+        if isinstance(inner, dict):
+            yield from leaves(inner, (*at, key))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_no_missing_or_nonsensical_figure_stops_the_page(small, data):
+    """Take any few values, of the summary or of every record, and put null, text or nothing in their place."""
+    home, summary, records = small
+    changed, rows = copy.deepcopy(summary), copy.deepcopy(records)
+    for part in ([changed], rows):
+        paths = sorted(set(leaves(part[0])) | set(leaves(part[-1])))
+        for path in data.draw(st.lists(st.sampled_from(paths), max_size=4)):
+            new = data.draw(st.sampled_from([None, "text", [], 0, "gone"]))
+            for value in part:
+                put(value, path, new)
+    (home / "summary.json").write_text(json.dumps(changed))
+    (home / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    read(report([home], home / "p.html"))
+    table([home])
+
+
+def put(value, path, new):
+    for key in path[:-1]:
+        value = value.get(key) if isinstance(value, dict) else None
+    if isinstance(value, dict) and new == "gone":
+        value.pop(path[-1], None)
+    elif isinstance(value, dict):
+        value[path[-1]] = new
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory, make_run):
+    home = make_run(tmp_path_factory.mktemp("small") / "r", "eiffel", 0, rounds=8)
+    records = [json.loads(line) for line in (home / "records.jsonl").read_text().splitlines()]
+    return home, json.loads((home / "summary.json").read_text()), records
 
 
 def test_several_data_sets_get_a_section_each(make_run, tmp_path):
