@@ -171,4 +171,4 @@ def nightly(card: Mapping[str, Any], size: int, rng: np.random.Generator) -> Tim
     end = start + np.floor(np.clip(hours, 0.5, 20.0) * HOUR_S)
     line = np.repeat(np.arange(size), days)[kept.ravel()]
     low, high = start[kept].astype(np.float32), end[kept].astype(np.float32)
-    return timetable(line, low, high, np.full(size, days * DAY_S))
+    return timetable(line, low, high, np.broadcast_to(days * DAY_S, (size,)))

@@ -56,7 +56,15 @@ class FleetWorld:
         self.fleet, self.trainer, self.why = fleet, trainer, ""
         self._seed = seed
         self._examples = np.asarray(examples, np.int32)
-        self._exchange_s, self._exchange_j = fleet.exchange()
+        seconds, joules = fleet.exchange()
+        self._figures = {
+            "examples": _locked(self._examples),
+            "step_s": _locked(fleet.step_s),
+            "step_j": _locked(fleet.step_j),
+            "exchange_s": _locked(seconds),
+            "exchange_j": _locked(joules),
+            "capacity_j": _locked(fleet.capacity_j),
+        }
         self._condition = Condition(fleet, self._examples)
         self._seen: Codes | None = None
         self._idle = 0
@@ -168,20 +176,15 @@ class FleetWorld:
         self.trainer.close()
 
     def _snapshot(self, round_: int, reason: Codes) -> Snapshot:
-        """The fleet now. The arrays of figures that never change are the world's own: read only."""
+        """The fleet now. Figures that never change are shared by all snapshots, read-only."""
         return Snapshot(
             round=round_,
             now=self._condition.now,
-            reason=reason,
-            examples=self._examples,
-            step_s=self.fleet.step_s,
-            step_j=self.fleet.step_j,
-            exchange_s=self._exchange_s,
-            exchange_j=self._exchange_j,
+            reason=reason.copy(),
             battery_j=self._condition.battery.astype(np.float32),
-            capacity_j=self.fleet.capacity_j,
             bytes_down=self.fleet.bytes_down,
             bytes_up=self.fleet.bytes_up,
+            **self._figures,
         )
 
     # A round.
@@ -238,6 +241,13 @@ def _close(plan: Plan, fate: Codes, ended: Floats, due: Floats) -> tuple[float, 
     lost = ~answers & (ended <= length)
     rest = Status.SURPLUS if enough <= plan.deadline_s else Status.LATE
     return length, np.where(in_time | lost, fate, np.uint8(rest))
+
+
+def _locked(figures: NDArray[Any]) -> NDArray[Any]:
+    """The same memory, but read-only."""
+    view = figures.view()
+    view.flags.writeable = False
+    return view
 
 
 def _nothing(params: int) -> Trained:
