@@ -218,9 +218,16 @@ def rows(
         "bytes_down": spread(outcomes.bytes_down, 0, np.int64),
         "bytes_up": spread(outcomes.bytes_up, 0, np.int64),
         "loss": loss,
-        "battery": snapshot.battery_j[devices] / snapshot.capacity_j[devices],
+        "battery": _charge(snapshot)[devices],
         "score": np.full(n, np.nan, np.float32) if plan.score is None else plan.score[devices],
         "accuracy": score.accuracy[devices].astype(np.float32)
         if per_client and score is not None
         else np.full(n, np.nan, np.float32),
     }
+
+
+def _charge(snapshot: Snapshot) -> NDArray[np.float32]:
+    """(N,) share of its capacity that a battery holds; NaN on mains power."""
+    powered = np.isfinite(snapshot.capacity_j)
+    none = np.full(snapshot.size, np.nan, np.float32)
+    return np.divide(snapshot.battery_j, snapshot.capacity_j, out=none, where=powered)

@@ -66,11 +66,9 @@ def client(recipe: Recipe = from_card) -> ClientApp:
         start = flat(site, next(iter(message.content.array_records.values())))
         if task.get("probing"):
             told = work(site, task, start, 0).reports
-            metrics = {"loss": float(told.loss[0]), wire.EXAMPLES: site.examples}
-            rms = {} if told.rms is None else {"rms": float(told.rms[0])}
-            return reply(
-                message, MetricRecord(metrics), {**powers(context, site), **rms, "loss": metrics["loss"]}
-            )
+            loss, figures = float(told.loss[0]), powers(context, site)
+            figures |= {"loss": loss} if told.rms is None else {"loss": loss, "rms": float(told.rms[0])}
+            return reply(message, MetricRecord({"loss": loss, wire.EXAMPLES: site.examples}), figures)
         accuracy, loss, examples = site.scores(start)
         record = MetricRecord({"accuracy": accuracy, "loss": loss, wire.EXAMPLES: examples})
         return reply(message, record, powers(context, site))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict, UserConfig
 from flwr.app.message import make_message
 from flwr.clientapp import ClientApp
@@ -20,6 +21,7 @@ from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from eiffel.flower.crew import Crew
@@ -37,7 +39,8 @@ class EiffelGrid(Grid):
     client_app: a ClientApp, or where to find one ("package.module:app"), which `workers` needs. workers:
     processes to run it in; results are the same for any number. run_config: what every ClientApp reads in
     context.run_config. node_config: a node's own, from its partition (beside partition-id and num-partitions).
-    fleet: simulated devices for a virtual clock and energy, see `eiffel.flower.Strategy`. Use it as a context
+    fleet: simulated devices for a virtual clock and energy, each of
+    `examples` training samples (all alike if not given), see `eiffel.flower.Strategy`. Use it as a context
     manager, or call `close`, where there are workers.
     """
 
@@ -50,6 +53,7 @@ class EiffelGrid(Grid):
         run_config: UserConfig | None = None,
         node_config: Callable[[int], Mapping[str, bool | float | int | str]] | None = None,
         fleet: Fleet | None = None,
+        examples: NDArray[np.integer] | None = None,
     ) -> None:
         if nodes < 1:
             raise ValueError(f"nodes is {nodes!r}; a grid needs at least one")
@@ -60,6 +64,7 @@ class EiffelGrid(Grid):
         if workers and not isinstance(client_app, str):
             raise ValueError("workers import the ClientApp: name it as 'package.module:app'")
         self.fleet = fleet
+        self.examples = np.ones(nodes, np.int32) if examples is None else np.asarray(examples, np.int32)
         self._nodes, self._run_config, self._node_config = nodes, dict(run_config or {}), node_config
         self._app = client_app if isinstance(client_app, ClientApp) else None
         self._crew = _crew(str(client_app), workers) if workers else None

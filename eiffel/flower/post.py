@@ -27,11 +27,10 @@ EXPIRED = {ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE}
 
 
 class FlowerPost:
-    """Implements `Post`. layout: of the model. config: the app's own numbers, by kind of letter."""
+    """Implements `Post`. layout: of the model. config: the app's own numbers, by kind of letter; may be replaced."""
 
     def __init__(self, grid: Grid, layout: Layout, config: Mapping[str, ConfigRecord] | None = None) -> None:
-        self._grid, self._layout, self._config = grid, layout, dict(config or {})
-        self._kind: dict[str, str] = {}
+        self._grid, self._layout, self.config = grid, layout, dict(config or {})
         self._public: dict[int, str] = {}
 
     def present(self) -> Sequence[int]:
@@ -40,21 +39,24 @@ class FlowerPost:
         return ids if isinstance(ids, range) else sorted(ids)
 
     def send(self, letters: Sequence[Letter], params: Params | None) -> list[tuple[str, int]]:
-        """Push a message for each letter: the arrays are shared, every node's numbers are its own."""
-        arrays = None if params is None else self._layout.record(params)
-        messages = [self._message(letter, arrays) for letter in letters]
+        """Push a message for each letter."""
+        messages = self.messages(letters, params)
         pushed = list(self._grid.push_messages(messages)) if messages else []
         sent = []
-        for k, (letter, message) in enumerate(zip(letters, messages, strict=True)):
+        for k, message in enumerate(messages):
             # A grid that could not push a message says None in its place, or leaves it out.
             id_ = message.metadata.message_id
             gone = id_ not in pushed if len(pushed) < len(messages) else pushed[k] is None
-            self._kind[id_] = letter.kind
             sent.append(("" if gone else id_, wire.weight(message.content)))
         return sent
 
+    def messages(self, letters: Sequence[Letter], params: Params | None) -> list[Message]:
+        """A message for each letter: the arrays are shared, every node's numbers are its own."""
+        arrays = None if params is None else self._layout.record(params)
+        return [self._message(letter, arrays) for letter in letters]
+
     def _message(self, letter: Letter, arrays: ArrayRecord | None) -> Message:
-        config = ConfigRecord(dict(self._config.get(letter.kind, {})))
+        config = ConfigRecord(dict(self.config.get(letter.kind, {})))
         if letter.round:
             config["server-round"] = letter.round
         if letter.kind == TRAIN:
@@ -71,9 +73,10 @@ class FlowerPost:
 
     def collect(self, ids: Sequence[str]) -> list[Answer]:
         """Pull what has arrived for these messages."""
-        return [self._answer(reply) for reply in self._grid.pull_messages(list(ids))] if ids else []
+        return [self.answer(reply) for reply in self._grid.pull_messages(list(ids))] if ids else []
 
-    def _answer(self, reply: Message) -> Answer:
+    def answer(self, reply: Message) -> Answer:
+        """A reply, understood and its substance judged."""
         about, sender = reply.metadata.reply_to_message_id, reply.metadata.src_node_id
         if reply.has_error():
             # Errors about dead nodes come from the SuperLink: only `about` says whose they are.
@@ -82,11 +85,11 @@ class FlowerPost:
         said = content.get(wire.OURS)
         ours = said if isinstance(said, ConfigRecord) else ConfigRecord()
         metrics, figures = wire.measured(content), wire.numbers(ours)
-        examples = metrics.get(wire.EXAMPLES, figures.get("examples", float("nan")))
+        examples = metrics.pop(wire.EXAMPLES, figures.get("examples", float("nan")))
         status, weights, slope = Status.DELIVERED, None, None
         if ours.get("declined"):
             status = Status.FAILED
-        elif self._kind.pop(about, "") == TRAIN:
+        elif reply.metadata.message_type == MessageType.TRAIN:
             models = [r for name, r in content.array_records.items() if name != wire.SLOPE]
             bad = (Status.BAD_SHAPE, None)
             status, weights = self._layout.read(models[0], examples) if len(models) == 1 else bad

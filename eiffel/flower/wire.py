@@ -121,8 +121,5 @@ def numbers(record: MetricRecord | ConfigRecord) -> dict[str, float]:
 
 def measured(content: RecordDict) -> dict[str, float]:
     """What the app measured: the numbers of all its MetricRecords."""
-    found: dict[str, float] = {}
-    for record in content.values():
-        if isinstance(record, MetricRecord):
-            found |= numbers(record)
-    return found
+    records = [record for record in content.values() if isinstance(record, MetricRecord)]
+    return {name: value for record in records for name, value in numbers(record).items()}

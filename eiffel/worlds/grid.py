@@ -21,7 +21,7 @@ import numpy as np
 
 from eiffel.core import validate
 from eiffel.core.costs import model_bytes
-from eiffel.core.model import Ints, Outcomes, Params, Plan, Reason, Scores, Snapshot, Status, generator
+from eiffel.core.model import Outcomes, Params, Plan, Reason, Scores, Snapshot, Status, generator
 from eiffel.worlds.course import Course
 from eiffel.worlds.nodes import EXCHANGE_S, Nodes
 from eiffel.worlds.post import (
@@ -48,8 +48,9 @@ class GridWorld:
     """Implements `eiffel.core.loop.World` over a `Post`. size: P. devices: N, or 0 to grow as nodes come.
 
     task: scalars that every letter carries. evaluators: most devices that measure a model (0: all). why: why
-    `observe` returned None. metrics, evaluation: what the last cohort, and the last evaluation, measured: name -> (mean, coverage). strays,
-    stray_bytes: answers since the round before that were not counted, by status. clock, sleep: for tests.
+    `observe` returned None. metrics, evaluation: what the last cohort, and the last evaluation, measured, as
+    name -> (mean, coverage). strays, stray_bytes: answers of this round that were not counted, by status. clock,
+    sleep: for tests.
     """
 
     def __init__(
@@ -268,22 +269,24 @@ class GridWorld:
 
     def score(self, models: Mapping[str, Params]) -> Mapping[str, Scores]:
         """Have the free devices measure models on their own test data; {} where none can."""
-        self.look()
-        rows = np.flatnonzero(self._snapshot(self._round).reason == Reason.CHOSEN)
-        if 0 < self._evaluators < rows.size:
-            rng = generator(self._seed, self._round, _EVALUATION)
-            rows = np.sort(rng.choice(rows, self._evaluators, replace=False))
-        found = {name: self._evaluate(params, rows) for name, params in models.items()}
+        letters = self.examiners(self._round)
+        found = {name: self._evaluate(params, letters) for name, params in models.items()}
         return {name: scores for name, scores in found.items() if scores is not None}
 
-    def _evaluate(self, params: Params, rows: Ints) -> Scores | None:
-        ttl, task = self.waits.evaluate_s, {**self._task, "round": self._round, "seed": self._seed}
-        letters = [
-            Letter(EVALUATE, int(r), self.nodes.node_of[int(r)], {**task, "device": int(r)}, ttl, self._round)
-            for r in rows
-        ]
+    def examiners(self, round_: int) -> list[Letter]:
+        """A letter to every device that measures a model in this round."""
+        self.look()
+        rows = np.flatnonzero(self._snapshot(round_).reason == Reason.CHOSEN)
+        if 0 < self._evaluators < rows.size:
+            rng = generator(self._seed, round_, _EVALUATION)
+            rows = np.sort(rng.choice(rows, self._evaluators, replace=False))
+        ttl, task = self.waits.evaluate_s, {**self._task, "round": round_, "seed": self._seed}
+        node = self.nodes.node_of
+        return [Letter(EVALUATE, int(r), node[int(r)], {**task, "device": int(r)}, ttl, round_) for r in rows]
+
+    def _evaluate(self, params: Params, letters: Sequence[Letter]) -> Scores | None:
         waiting = {s.id: s for s in self._send(letters, params) if s.id}
-        until = self._clock() + ttl
+        until = self._clock() + self.waits.evaluate_s
         accuracy, loss = np.full(self.nodes.size, np.nan), np.full(self.nodes.size, np.nan)
         examples, measured = np.zeros(self.nodes.size, np.int64), list[tuple[float, Mapping[str, float]]]()
         while waiting and self._clock() < until:
