@@ -159,15 +159,21 @@ def build_method(config: Mapping[str, Any], rounds: int) -> Method:
         aggregate[choice] = build(choice, aggregate[choice])
     cohort = dict(config["cohort"])
     cohort["size"] = cohort["size"] or data["cohort"]
+    select, pace = (_with_batch(card[choice], local["batch"]) for choice in ("select", "pace"))
     return Method(
         name=card["name"],
-        select=build("select", card["select"]),
-        pace=build("pace", card["pace"]),
+        select=build("select", select),
+        pace=build("pace", pace),
         aggregate=construct(Aggregate, aggregate, "strategies.aggregate"),
         local=construct(Local, local, "strategies.local"),
         cohort=construct(Cohort, cohort, "cohort"),
         budget=construct(Budget, {**config["budget"], "rounds": rounds}, "budget"),
     )
+
+
+def _with_batch(section: Mapping[str, Any], batch: int) -> dict[str, Any]:
+    """A rule that counts samples, and whose card leaves its `batch` null, counts with that of the devices."""
+    return {**section, "batch": batch} if section.get("batch", 0) is None else dict(section)
 
 
 def plain(config: DictConfig | ListConfig) -> dict[str, Any]:

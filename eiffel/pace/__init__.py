@@ -5,12 +5,18 @@ it for the cohort, and learns from what came back. Few local steps mean many exc
 steps mean that devices drift apart where their data disagree.
 """
 
+from eiffel.pace.adacomm import AdaComm
+from eiffel.pace.balancer import Balancer
 from eiffel.pace.eiffel import EiffelPace, EiffelPaceState, breakeven, signal_to_noise
 from eiffel.pace.rule import Fixed, Pace
+from eiffel.pace.wang import Wang
 
 PACES: dict[str, type[Pace]] = {
     "fixed": Fixed,
     "eiffel": EiffelPace,
+    "wang": Wang,
+    "adacomm": AdaComm,
+    "balancer": Balancer,
 }
 """Paces by the name that strategy cards use."""
 

@@ -175,3 +175,22 @@ def _floor(score: Score, k: int) -> float:
     if score.size < 1 << 16 or wanted >= sample.size:
         return -np.inf
     return float(np.partition(sample, sample.size - wanted)[sample.size - wanted])
+
+
+def filled(chosen: Ints, log_weight: Score, k: int, rng: np.random.Generator) -> Ints:
+    """`chosen` and, where those are fewer than k, others drawn in proportion to exp(log_weight); ascending."""
+    if chosen.size >= k:
+        return chosen
+    rest = log_weight.copy()
+    rest[chosen] = -np.inf
+    return np.sort(np.concatenate([chosen, draw(rest, k - chosen.size, rng)]))
+
+
+def masked(values: NDArray[np.floating[Any]], mask: Bools) -> Score:
+    """(N,) values of the candidates as a score, -inf for everybody else."""
+    return np.where(mask, np.asarray(values, np.float32), np.float32(-np.inf))
+
+
+def log_size(among: Candidates) -> Score:
+    """(N,) log of every candidate's number of samples, -inf for everybody else."""
+    return masked(np.log(np.maximum(among.snapshot.examples, 1).astype(np.float32)), among.mask)

@@ -68,9 +68,8 @@ class Ordinary:
         loss, goal = self._losses(batch, local)
         slopes = torch.autograd.grad(goal, self.flat.parameters, allow_unused=True)
         parts = zip(self.flat.parameters, slopes, strict=True)
-        return torch.cat([(torch.zeros_like(p) if s is None else s).reshape(-1) for p, s in parts]), float(
-            loss
-        )
+        flat = torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1) for p, g in parts])
+        return flat.detach(), float(loss.detach())
 
     def _losses(self, batch: Tensor, local: Local) -> tuple[Tensor, Tensor]:
         """The plain mean loss of one batch, and what is to be minimised."""
