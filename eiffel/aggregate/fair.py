@@ -57,9 +57,9 @@ class QFair(Mean):
         squares = np.where(np.isfinite(trained.sumsq), trained.sumsq, 0.0)
         curvature = self.q * squares / (lr * (np.maximum(losses(trained.reports), 0) + TINY))
         total = float(a @ np.where(a > 0, 1.0 + curvature, 0.0))
-        return state, trained.sums[0] / np.float32(total) if np.isfinite(total) else np.zeros_like(
-            trained.sums[0]
-        )
+        # Nobody counted, or a loss of zero with a large update: no step rather than one without a length.
+        scale = 1.0 / total if total > 0 and np.isfinite(total) else 0.0
+        return state, trained.sums[0] * np.float32(scale)
 
 
 @dataclass(frozen=True, slots=True)
