@@ -71,12 +71,14 @@ def serve(rate: Floats, gang: Ints, capacity: Floats, demand: Floats, tolerance:
 
 
 def level(
-    rate: Floats, gang: Ints, capacity: Floats, a: Floats, c: Floats | None = None, d: Floats | None = None
-) -> Level:
+    rate: Floats, gang: Ints, capacity: Floats, a: Floats, c: Floats | None = None, d: Floats | None = None,
+    price: Floats | None = None,
+) -> Level:  # fmt: skip
     """Find the smallest theta at which every job j can have a_j / (c_j theta - d_j) steps/s.
 
     rate (J, R) steps/s, gang (J,), capacity (R,) GPUs, a (J,) >= 0, c (J,) > 0, d (J,) >= 0. Jobs whose rate
-    is 0 on every class are left out and marked. Relative accuracy of theta 1e-8.
+    is 0 on every class are left out and marked. price (R,): prices of a like program, from which the search
+    starts. Relative accuracy of theta 1e-8.
     """
     jobs = len(gang)
     c = np.ones(jobs) if c is None else c
@@ -89,7 +91,9 @@ def level(
     table = np.column_stack([rate[inside][:, live], gang[inside], a[inside], c[inside], d[inside]])
     kinds, member, count = _merge(table)
     reach = kinds[:, : live.sum()]
-    theta, share, price = _rise(reach, kinds[:, -4] * count, np.asarray(capacity, float)[live], kinds[:, -3:])
+    offered = np.asarray(capacity, float)[live]
+    warm = np.ones(len(offered)) if price is None or price[live].sum() <= 0 else price[live] * offered
+    theta, share, price = _rise(reach, kinds[:, -4] * count, offered, kinds[:, -3:], warm)
     wide = np.zeros(rate.shape)
     wide[inside] = _widen(share, live)[member]
     return Level(theta, wide, _widen(price, live), left_out)
@@ -223,12 +227,15 @@ def _pivot(
     basis[:, out], gain[out], made[out] = column, worth, source
 
 
-def _rise(rate: Floats, need: Floats, capacity: Floats, acd: Floats) -> tuple[float, Floats, Floats]:
+def _rise(
+    rate: Floats, need: Floats, capacity: Floats, acd: Floats, warm: Floats
+) -> tuple[float, Floats, Floats]:
     """Raise theta from below until everybody can be served. Returns (theta, share (n, R), price (R,) per GPU)."""
     a, c, d = acd.T
     top = rate.max(axis=1)
     theta = float(((a / top + d) / c).max())
-    seeds = [np.ones(len(capacity))]
+    seeds = [np.ones(len(capacity)), warm]
+    theta = _newton(rate, need, capacity, acd, theta, warm / warm.sum() / capacity)
     for _ in range(100):
         menu = _menu(rate, need, capacity, np.minimum(a / np.maximum(c * theta - d, 1e-300), top))
         share, load, bound, price, seeds = _least_load(menu, seeds, 1e-9, stop_above=1.0)

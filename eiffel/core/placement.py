@@ -10,6 +10,8 @@ import numpy as np
 
 from eiffel.core.jobs import NOWHERE, Bools, Floats, Ints, Nodes, Rows
 
+FAR = np.iinfo(np.int64).max
+
 
 @dataclass(frozen=True, slots=True)
 class Gangs:
@@ -39,7 +41,7 @@ def gangs(rows: Rows, rate: Floats, spread: Floats, nodes: Nodes) -> Gangs:
 def best_fit(free: Ints, gang: int) -> int:
     """Return the node with the least room that still holds the gang, -1 if none does. free: (H,)."""
     fits = free >= gang
-    return int(np.where(fits, free, np.iinfo(np.int64).max).argmin()) if fits.any() else -1
+    return int(np.where(fits, free, FAR).argmin()) if fits.any() else -1
 
 
 def scatter(free: Ints, gang: int) -> tuple[Ints, Ints]:
@@ -77,15 +79,12 @@ def place(counts: Ints, held: Rows, nodes: Nodes, free: Ints) -> Rows:
     fresh = (counts > 0) & (kept_gpus == 0)
     for r in np.flatnonzero(fresh.any(axis=0)):
         mine = np.flatnonzero(nodes.type == r)
-        gone, moved = _lay(np.flatnonzero(fresh[:, r]), counts[:, r], kept, mine, free[mine])
-        rows[0] = rows[0].where(~_listed(rows[0], gone, nodes, int(r)))
+        gone, moved = _lay(np.flatnonzero(fresh[:, r]), counts[:, r], kept, nodes.type, mine, free[mine])
+        if gone:
+            rows[0] = rows[0].where(~(np.isin(rows[0].job, gone) & (nodes.type[rows[0].node] == r)))
         rows.append(moved)
     columns = [np.concatenate([getattr(part, name) for part in rows]) for name in ("job", "node", "count")]
     return Rows.of(*columns) if len(columns[0]) else NOWHERE
-
-
-def _listed(rows: Rows, jobs: list[int], nodes: Nodes, r: int) -> Bools:
-    return np.isin(rows.job, jobs) & (nodes.type[rows.node] == r) if jobs else np.zeros(len(rows), bool)
 
 
 def _staying(counts: Ints, held: Rows, nodes: Nodes, free: Ints) -> Bools:
@@ -115,9 +114,9 @@ class _Floor:
     alive: Bools  # (P,)
 
 
-def _lay(jobs: Ints, want: Ints, kept: Rows, mine: Ints, room: Ints) -> tuple[list[int], Rows]:
+def _lay(jobs: Ints, want: Ints, kept: Rows, kind: Ints, mine: Ints, room: Ints) -> tuple[list[int], Rows]:
     """Lay `jobs` on the nodes `mine`; returns the jobs displaced (their kept rows are void) and the new rows."""
-    here = np.isin(kept.node, mine)
+    here = kind[kept.node] == kind[mine[0]]
     floor = _Floor(
         room.copy(), room.copy(), kept.job[here], np.searchsorted(mine, kept.node[here]), kept.count[here],
         np.ones(int(here.sum()), bool),
@@ -149,7 +148,7 @@ def _choose(floor: _Floor, gang: int) -> list[tuple[int, int]]:
     fits = floor.hard >= gang
     if fits.any():
         cost = np.maximum(gang - floor.soft, 0) * 1_000_000 + floor.hard
-        return [(int(np.where(fits, cost, np.iinfo(np.int64).max).argmin()), gang)]
+        return [(int(np.where(fits, cost, FAR).argmin()), gang)]
     roomy = np.maximum(floor.soft, 0)
     nodes, counts = scatter(roomy if roomy.sum() >= gang else floor.hard, gang)
     return [(int(n), int(c)) for n, c in zip(nodes, counts, strict=True) if c > 0]

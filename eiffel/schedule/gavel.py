@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from eiffel.core.jobs import Bools, Floats, Ints, Nodes, Outcomes, Plan, Refusal, Snapshot
-from eiffel.core.market import fill, level
+from eiffel.core.market import Level, fill, level
 from eiffel.core.placement import place
 from eiffel.core.refusals import verdict
 from eiffel.schedule.order import as_counts
@@ -33,6 +33,7 @@ class Ledger:
     left: Floats  # (K,) steps remaining at the last solve
     solved: float  # s, when; -inf: never
     stale: bool  # jobs came or went since
+    price: Floats | None = None  # (R,) of the last program, where the next one starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,9 @@ class Gavel:
         if book.stale and snapshot.now - book.solved >= self.every_s:
             book = self._solve(book, snapshot)
         kinds = len(snapshot.nodes.types)
-        known = self.aware and self.objective != "isolated"  # isolated shares ignore speed, so they have no order
+        known = (
+            self.aware and self.objective != "isolated"
+        )  # isolated shares ignore speed, so they have no order
         order = np.arange(kinds) if known else rng.permutation(kinds)
         take = _slots(book, snapshot, order)
         counts = as_counts(take, snapshot.gang, kinds)
@@ -83,22 +86,27 @@ class Gavel:
         alone = isolated(snapshot.gang, capacity)
         pace = np.maximum((rate * alone).sum(axis=1), 1e-300)
         fair = book.fair + (book.left - snapshot.remaining) / pace
-        share = alone if self.objective == "isolated" else self._level(snapshot, rate, capacity, fair, pace)
+        share, price = alone, None
+        if self.objective != "isolated":
+            found = self._level(snapshot, rate, capacity, fair, pace, book.price)
+            share, price = found.share, found.price
         return Ledger(
             book.job, share, np.full(share.shape, snapshot.slot / 2), book.deficit + owed, fair,
-            snapshot.remaining, snapshot.now, False,
+            snapshot.remaining, snapshot.now, False, price,
         )  # fmt: skip
 
-    def _level(self, seen: Snapshot, rate: Floats, capacity: Floats, fair: Floats, pace: Floats) -> Floats:
-        runs = rate.max(axis=1, initial=0.0) > 0
+    def _level(
+        self, seen: Snapshot, rate: Floats, capacity: Floats, fair: Floats, pace: Floats, price: Floats | None
+    ) -> Level:
+        gang, runs = seen.gang, rate.max(axis=1, initial=0.0) > 0
         if self.objective == "makespan":
-            return level(rate, seen.gang, capacity, seen.remaining / seen.weight).share
+            return level(rate, gang, capacity, seen.remaining / seen.weight, price=price)
         if self.objective == "finish_time":
             due = np.where(runs, fair + seen.remaining / pace, 1.0)
-            return level(rate, seen.gang, capacity, seen.remaining, due, seen.now - seen.arrival).share
+            return level(rate, gang, capacity, seen.remaining, due, seen.now - seen.arrival, price)
         even = rate @ capacity / max(capacity.sum(), 1.0)
-        fair_rate = seen.weight * np.where(self.aware, even, rate.max(axis=1)) / seen.gang
-        return level(rate, seen.gang, capacity, fair_rate).share
+        fair_rate = seen.weight * np.where(self.aware, even, rate.max(axis=1)) / gang
+        return level(rate, gang, capacity, fair_rate, price=price)
 
 
 def isolated(gang: Ints, capacity: Floats) -> Floats:
@@ -124,7 +132,7 @@ def _align(state: Ledger, seen: Snapshot) -> Ledger:
 
     return Ledger(
         seen.job, carry(state.share, np.nan), carry(state.got, seen.slot / 2), carry(state.deficit, 0.0),
-        carry(state.fair, 0.0), carry(state.left, seen.remaining), state.solved, True,
+        carry(state.fair, 0.0), carry(state.left, seen.remaining), state.solved, True, state.price,
     )  # fmt: skip
 
 

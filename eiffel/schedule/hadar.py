@@ -77,6 +77,7 @@ class Hadar:
         fixed = have.any(axis=1) & (not self.migrate)
         order = np.lexsort((seen.job, -best, ~fixed))
         together = apart.max(axis=1, initial=0.0)
+        ranked = np.argsort(-apart, axis=1, kind="stable").tolist()
         gang, held = seen.gang.tolist(), have.any(axis=1).tolist()
         offer, split = value.tolist(), apart.tolist()
         stay = fixed.tolist()
@@ -89,7 +90,13 @@ class Hadar:
             if stay[j]:
                 choice = have[j].tolist()
             else:
-                choice = floor.choose(offer[j], split[j], w, self.mixed, have[j].tolist() if held[j] else None)
+                choice = floor.choose(
+                    offer[j],
+                    split[j],
+                    w,
+                    ranked[j] if self.mixed else [],
+                    have[j].tolist() if held[j] else None,
+                )
             if choice:
                 floor.take(choice)
                 counts[j] = choice
@@ -113,7 +120,9 @@ class Hadar:
         job, node = job[good], node[good]
         rows = Rows.of(job, node, np.ones(len(job))) if len(job) else NOWHERE
         offer = worth(utility, seen, seen.rate)
-        price = np.array([offer[job[nodes.type[node] == r], r].min(initial=np.inf) for r in range(len(nodes.types))])
+        price = np.array(
+            [offer[job[nodes.type[node] == r], r].min(initial=np.inf) for r in range(len(nodes.types))]
+        )
         price = np.where(np.isfinite(price), price, 0.0)
         return verdict(seen, rows, price=price, value=offer, memo=guard)
 
@@ -137,9 +146,11 @@ class _Floor:
         return self.price[r] * (count if g <= 1 + 1e-12 else (g**count - 1) / (g - 1))
 
     def choose(
-        self, offer: list[float], split: list[float], w: int, mixed: bool, have: list[int] | None
+        self, offer: list[float], split: list[float], w: int, ranked: list[int], have: list[int] | None
     ) -> list[int] | None:
-        """The candidate with the largest positive payoff: GPUs per type, or None."""
+        """The candidate with the largest positive payoff: GPUs per type, or None. ranked: fastest types first,
+        empty if gangs may not mix types.
+        """
         best, choice = 0.0, -1
         for r, room in enumerate(self.room):
             if w <= room and offer[r] > 0:
@@ -147,20 +158,24 @@ class _Floor:
                 if payoff > best:
                     best, choice = payoff, r
         found = [w if r == choice else 0 for r in range(len(self.room))] if choice >= 0 else None
-        if not mixed:
-            return found
-        for counts in (self._together(split, w), have):
-            if counts and sum(c > 0 for c in counts) > 1 and all(c <= m for c, m in zip(counts, self.room, strict=True)):
+        if not ranked or (have is None and self.room[ranked[0]] >= w):
+            return found  # the fastest types together would be the fastest type alone
+        for counts in (self._together(split, w, ranked), have):
+            if (
+                counts
+                and sum(c > 0 for c in counts) > 1
+                and all(c <= m for c, m in zip(counts, self.room, strict=True))
+            ):
                 slowest = min(split[r] for r, c in enumerate(counts) if c)
                 payoff = w * slowest - sum(self.cost(r, c) for r, c in enumerate(counts) if c)
                 if payoff > best:
                     best, found = payoff, list(counts)
         return found
 
-    def _together(self, split: list[float], w: int) -> list[int] | None:
+    def _together(self, split: list[float], w: int, ranked: list[int]) -> list[int] | None:
         """Fastest types first until the gang is whole; None if one type suffices or all do not."""
         counts, need = [0] * len(split), w
-        for r in sorted(range(len(split)), key=lambda r: -split[r]):
+        for r in ranked:
             if split[r] > 0 and need:
                 counts[r] = min(need, self.room[r])
                 need -= counts[r]

@@ -59,7 +59,13 @@ class HadarE:
     def learn(self, state: Any, plan: Plan, outcomes: Outcomes, snapshot: Snapshot) -> Any:
         """The wrapped policy learns from what its own gangs did."""
         own = Plan(
-            plan.rows.where(plan.rows.copy == 0), plan.why, plan.limit, plan.price, plan.value, plan.until, plan.memo
+            plan.rows.where(plan.rows.copy == 0),
+            plan.why,
+            plan.limit,
+            plan.price,
+            plan.value,
+            plan.until,
+            plan.memo,
         )
         return self.inner.learn(state, own, outcomes, _unforked(snapshot))
 
@@ -80,7 +86,9 @@ class HadarE:
             pace = np.where(copies > 1, self._worth(seen) * total, total)
             left = np.where(fits.any(axis=1), seen.remaining / np.maximum(pace, 1e-300), -np.inf)
             j = int(left.argmax())
-            speed = np.where(fits[j], seen.rate[j, seen.nodes.type], -np.inf) * np.where(here[j], 1 + 1e-9, 1.0)
+            speed = np.where(fits[j], seen.rate[j, seen.nodes.type], -np.inf) * np.where(
+                here[j], 1 + 1e-9, 1.0
+            )
             node = int(speed.argmax())
             gain = float(seen.rate[j, seen.nodes.type[node]])
             if copies[j] and self._worth(seen) * (total[j] + gain) <= pace[j]:

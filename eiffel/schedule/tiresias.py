@@ -60,7 +60,9 @@ class Tiresias:
         order = np.lexsort((snapshot.job, snapshot.arrival, ~runs, queue))
         until = self._wake(snapshot, service, runs)
         plan = in_order(snapshot, order, open_rates(snapshot), until)
-        return Plan(plan.rows, plan.why, plan.limit, plan.price, plan.value, plan.until, snapshot.attained - service)
+        return Plan(
+            plan.rows, plan.why, plan.limit, plan.price, plan.value, plan.until, snapshot.attained - service
+        )
 
     def learn(self, state: Attained, plan: Plan, outcomes: Outcomes, snapshot: Snapshot) -> Attained:
         """Keep what was forgiven; remember the service of the jobs that ended."""
@@ -78,7 +80,9 @@ class Tiresias:
         if self.rank == "gittins" or self.promote:
             return 0.0
         limits = np.append(np.asarray(self.limits, float), np.inf)
-        crossing = limits[np.searchsorted(limits * (1 - 1e-9), service, side="right").clip(0, len(limits) - 1)]
+        crossing = limits[
+            np.searchsorted(limits * (1 - 1e-9), service, side="right").clip(0, len(limits) - 1)
+        ]
         return float(snapshot.now + ((crossing - service) / snapshot.gang).min(initial=np.inf))
 
 
@@ -100,7 +104,10 @@ def gittins(service: Floats, ended: Floats, delta: float) -> Floats:
     if not len(ended):
         return -service
     total = np.concatenate([[0.0], np.cumsum(ended)])
-    low, high = np.searchsorted(ended, service, side="right"), np.searchsorted(ended, service + delta, side="right")
+    low, high = (
+        np.searchsorted(ended, service, side="right"),
+        np.searchsorted(ended, service + delta, side="right"),
+    )
     survive, done = len(ended) - low, high - low
     spent = total[high] - total[low] - done * service + (survive - done) * delta
     return np.where(survive > 0, done / np.maximum(spent, 1e-300), 0.0)

@@ -71,6 +71,7 @@ class Guard:
     newest: int = -1  # the youngest job seen
     checked: float = -np.inf  # s
     late: bool = False
+    price: Floats | None = None  # (R,) of the last makespan program, where the next one starts
 
     def look(self, snapshot: Snapshot, slack: float, every_s: float = 1800.0) -> "Guard":
         """Return the guard after a look at the snapshot."""
@@ -79,11 +80,12 @@ class Guard:
         if not fresh and snapshot.now - self.checked < every_s:
             return self
         rate = np.where(snapshot.gang[:, None] <= snapshot.capacity, snapshot.rate, 0.0)
-        theta = level(rate, snapshot.gang, snapshot.capacity.astype(float), snapshot.remaining).theta
-        end = snapshot.now + (theta if np.isfinite(theta) else 0.0)
+        capacity = snapshot.capacity.astype(float)
+        found = level(rate, snapshot.gang, capacity, snapshot.remaining, price=self.price)
+        end = snapshot.now + (found.theta if np.isfinite(found.theta) else 0.0)
         promise = end if fresh else self.promise
         late = end > (1 + slack) * promise
-        return Guard(promise, newest, snapshot.now, bool(late))
+        return Guard(promise, newest, snapshot.now, bool(late), found.price)
 
 
 def chosen(utility: str, guard: Guard) -> str:

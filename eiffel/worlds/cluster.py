@@ -125,14 +125,16 @@ class _World:
             if not len(self.active) or now >= until_s:
                 break
             seen = self._observe(now, belief)
-            began = clock.process_time()
+            began = clock.perf_counter()
             plan = self.policy.decide(state, seen, np.random.default_rng([seed, step]))
-            spent = clock.process_time() - began
+            spent = clock.perf_counter() - began
             after = arrival[head] if head < len(arrival) else np.inf
             outcomes, sat = self._carry_out(plan, seen, min(after, until_s))
             idle = 0 if len(plan.rows) or np.isfinite(after) or self.outages else idle + 1
             if idle >= PATIENCE:
-                raise ValueError(f"{self.policy.name}: nothing has run for {idle} decisions, {len(seen)} jobs wait")
+                raise ValueError(
+                    f"{self.policy.name}: nothing has run for {idle} decisions, {len(seen)} jobs wait"
+                )
             state = self.policy.learn(state, plan, outcomes, seen)
             belief = self.estimates.learn(belief, seen.job, sat)
             self._record(seen, plan, outcomes, spent)
@@ -176,7 +178,7 @@ class _World:
                 self.free[node] = 0
         if len(self.held) and (self.free[self.held.node] == 0).any():
             gone = np.unique(self.held.job[self.free[self.held.node] == 0])
-            self._leave(np.isin(self.held.job, gone), np.full(len(self.trace), now))
+            self._leave(self._of(gone), np.full(len(self.trace), now))
 
     def _observe(self, now: float, belief: Any) -> Snapshot:
         a, t = self.active, self.trace
@@ -238,7 +240,7 @@ class _World:
         if broken.any():
             fell = np.full(len(self.trace), end)
             np.minimum.at(fell, a[crew.job[hit]], seen.now + failed[hit])
-            self._leave(np.isin(self.held.job, a[broken]), fell)
+            self._leave(self._of(a[broken]), fell)
         outcomes = Outcomes(seen.now, span, done, ran, stayed, np.bincount(crew.job, moved, jobs) > 0, ended)
         sat = Sat(crew.job, self.nodes.type[rows.node[crew.first]], crew.parts > 1, crew.speed, useful)
         return outcomes, sat
@@ -292,9 +294,12 @@ class _World:
             same = (key_old[at] == key_new) & (old.count[at] == new.count) & (old.copy[at] == new.copy)
             seated[same] = self.seated[at[same]]
             keep[at[same]] = True
-        self._sit(~keep, np.full(len(self.trace), seen.now))
-        stopped = np.setdiff1d(old.job, new.job)
-        self.preemptions[stopped] += 1
+        if not keep.all():
+            self._sit(~keep, np.full(len(self.trace), seen.now))
+            stopped = np.zeros(len(self.trace), bool)
+            stopped[old.job] = True
+            stopped[new.job] = False
+            self.preemptions[stopped] += 1
         self.held, self.seated, self.debt = new, seated, debt
 
     def _sit(self, gone: Any, end: Floats) -> None:
@@ -302,6 +307,12 @@ class _World:
         if gone.any():
             h = self.held.where(gone)
             self.sittings.append((h.job, h.node, h.count, h.copy, self.seated[gone], end[h.job]))
+
+    def _of(self, jobs: Ints) -> Any:
+        """(P,) which placement rows belong to these jobs."""
+        listed = np.zeros(len(self.trace), bool)
+        listed[jobs] = True
+        return listed[self.held.job]
 
     def _leave(self, gone: Any, end: Floats) -> None:
         """Remove parts from the placement (ended jobs, failed nodes)."""
@@ -351,7 +362,7 @@ class _World:
             (seen.now, out.seconds, len(a) - waiting, waiting, busy, useful, seen.capacity, spent)
         )
         if out.ended.any():
-            self._leave(np.isin(self.held.job, a[out.ended]), self.finish)
+            self._leave(self._of(a[out.ended]), self.finish)
             self.active = a[~out.ended]
 
     def _result(self, refused: Ints, complete: bool) -> ClusterRun:

@@ -32,7 +32,7 @@ class Timeline:
     busy: Floats  # (T, R) GPU-s held in this stretch, restarts included
     useful: Floats  # (T, R) GPU-s of it in which steps were done
     service: Ints  # (T, R) GPUs in service
-    decision: Floats  # (T,) s of CPU that the decision took
+    decision: Floats  # (T,) s that the decision took
 
 
 @dataclass(frozen=True, slots=True)
