@@ -219,14 +219,17 @@ def report(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--out", type=Path, help="where the page goes (default: report.html in the first folder)"
     )
+    parser.add_argument("--target", type=float, help="accuracy (0..1) to compare costs at")
+    parser.add_argument("--share", type=float, default=0.98, help="or: share of the first strategy's final one")
     parser.add_argument("--figures", type=Path, metavar="DIR", help="also write every plot as SVG and PDF")
     chosen = parser.parse_args(argv)
     from eiffel import report as pages
 
-    print(pages.table(chosen.runs))
-    page = pages.report(chosen.runs, chosen.out or chosen.runs[0] / "report.html")
+    aim = {"share": chosen.share, "target": chosen.target}
+    print(pages.table(chosen.runs, **aim))
+    page = pages.report(chosen.runs, chosen.out or chosen.runs[0] / "report.html", **aim)
     if chosen.figures:
-        pages.figures(chosen.runs, chosen.figures)
+        pages.figures(chosen.runs, chosen.figures, **aim)
         print(f"figures: {chosen.figures}")
     print(f"report: {page}")
     return 0

@@ -74,6 +74,11 @@ def _clients(config: Mapping[str, Any]) -> int | None:
 
 def simulate(config: Mapping[str, Any], folder: Path, *, command: str = "") -> Record:
     """Run a federation from its first round; returns the summary that lies in the folder."""
+    if (folder / CONFIG).exists():
+        raise cfg.ConfigError(
+            f"{folder} already holds a run. Go on with it by `eiffel resume {folder}`, or choose another "
+            f"folder (hydra.run.dir=...)"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / CONFIG, OmegaConf.to_yaml(OmegaConf.create(dict(config))).encode())
     try:
@@ -236,6 +241,7 @@ def about(config: Mapping[str, Any], parts: Parts, command: str) -> Record:
     """What was run and with what: enough to do it again."""
     return {
         "command": command,
+        "overrides": command.split()[2:] if command.startswith("eiffel sim") else [],
         "seed": config["seed"],
         "started": _now(),
         "strategy": {"name": parts.method.name, "card": config["strategies"]},
