@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from eiffel.core import checkpoint, loop, measures
 from eiffel.core.checkpoint import write_atomically
 from eiffel.core.journal import Books
 from eiffel.core.ledger import Ledger, Record, Rows
+from eiffel.core.model import Trainer
 from eiffel.data.federated import Federated
 from eiffel.method import Method
 from eiffel.report import Report, open_sinks, read
@@ -57,13 +58,29 @@ def assemble(config: Mapping[str, Any]) -> Parts:
     # Before anything slow: a misspelt number should not cost the user the loading of the data.
     method = cfg.build_method(config, rounds)
     federated = data.load(card, _clients(config), seed)
-    trainer = train.trainer(federated, card["model"], config["engine"], seed)
+    trainer = _trainer(config, federated)
     size = int(config["fleet"]["size"] or len(federated.clients))
     fleet = build_fleet(config["fleet"], size, trainer.size, seed)
     # A fleet larger than the data has clients reuses their parts: device i holds the part of client i mod N.
     examples = np.resize(federated.train.sizes, size).astype(np.int32)
     world = FleetWorld(fleet, trainer, examples, seed=seed)
     return Parts(federated, world, method, method.init(trainer.initial(seed), size), rounds, size)
+
+
+def _trainer(config: Mapping[str, Any], federated: Federated) -> Trainer:
+    """The engine; one outside `eiffel.train` names its maker, "package.module:callable", in `engine.trainer`."""
+    where = config["engine"].get("trainer")
+    if not where:
+        return train.trainer(federated, config["datasets"]["model"], config["engine"], int(config["seed"]))
+    module, _, name = str(where).partition(":")
+    try:
+        make = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as problem:
+        raise cfg.ConfigError(
+            f"engine.trainer is {where!r}; write package.module:callable ({problem})"
+        ) from problem
+    trainer: Trainer = make(config, federated, _clients(config))
+    return trainer
 
 
 def _clients(config: Mapping[str, Any]) -> int | None:
