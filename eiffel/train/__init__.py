@@ -30,12 +30,21 @@ def trainer(data: Federated, model: Mapping[str, Any], engine: Mapping[str, Any]
     kind = str(engine.get("kind") or "local")
     if kind not in KINDS:
         raise ValueError(f"engine.kind is {kind!r}; it must be one of {', '.join(KINDS)}")
+    _device(str(engine.get("device") or "cpu"))
     learner = Learner(data, model, engine)
     workers = _workers(engine) if kind == "local" and hasattr(os, "fork") else 1
     crew: Crew = Local(data, model, engine, learner, workers) if workers > 1 else Alone(learner)
     note = f"engine {kind}, {workers} worker{'s' if workers > 1 else ''}, {learner.note}"
     logging.getLogger("eiffel.train").info(note)
     return Engine(data, model, crew, learner, note)
+
+
+def _device(name: str) -> None:
+    """Refuse a device that torch does not have here."""
+    import torch
+
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"engine.device is {name!r}, but torch sees no GPU here; take engine.device=cpu")
 
 
 def _workers(engine: Mapping[str, Any]) -> int:

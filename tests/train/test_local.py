@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
+import torch
 
 from eiffel.core.model import Local as Task
 from eiffel.train import trainer
@@ -54,7 +56,7 @@ def alive(pid):
     return True
 
 
-@pytest.mark.parametrize(("path", "workers"), [("ordinary", 4), ("closed", 2), ("vmap", 2)])
+@pytest.mark.parametrize(("path", "workers"), [("ordinary", 4), ("closed", 2)])
 def test_one_two_and_four_workers_give_the_same_bits(blobs, rounds, path, workers):
     """The cut into blocks and the order of the sums do not know how many workers there are."""
     alone = rounds(trainer(blobs, MODEL, {"workers": 1, "path": path, "chunk": 3}, 0))
@@ -76,12 +78,12 @@ def pair(blobs):
 
 def test_a_killed_worker_is_replaced_and_its_block_done_again(blobs, rounds, pair):
     """kill -9 again and again while rounds run; nothing but a warning shows, and two workers are enough."""
-    expected = rounds(trainer(blobs, MODEL, {"kind": "single", "path": "ordinary"}, 0), 40)
+    expected = rounds(trainer(blobs, MODEL, {"kind": "single", "path": "ordinary"}, 0), 15)
     rounds(pair, 1)
     killed, stop = [], threading.Event()
 
     def killer():
-        while not stop.wait(0.02):
+        while not stop.wait(0.01):
             if len(killed) < 6 and (pids := list(pair.crew.pids.values())):
                 killed.append(pids[len(killed) % len(pids)])
                 os.kill(killed[-1], signal.SIGKILL)
@@ -89,7 +91,7 @@ def test_a_killed_worker_is_replaced_and_its_block_done_again(blobs, rounds, pai
     thread = threading.Thread(target=killer)
     thread.start()
     try:
-        got = rounds(pair, 40)
+        got = rounds(pair, 15)
     finally:
         stop.set()
         thread.join()
@@ -104,6 +106,46 @@ def test_small_work_starts_no_process(blobs, rounds):
     rounds(engine)
     assert engine.crew._forge is None
     engine.close()
+
+
+def test_workers_take_over_when_the_work_lasts(blobs, rounds):
+    """After 0.1 s of work done alone workers are forged, and come in whenever they are ready: the same bits."""
+    expected = rounds(trainer(blobs, MODEL, {"kind": "single", "path": "ordinary"}, 0))
+    engine = trainer(blobs, MODEL, {"workers": 2, "patience": 0.1, "path": "ordinary"}, 0)
+    try:
+        until = time.monotonic() + 60
+        while len(engine.crew.pids) < 2 and time.monotonic() < until:
+            same(expected, rounds(engine))
+        assert len(engine.crew.pids) == 2
+        same(expected, rounds(engine))
+    finally:
+        engine.close()
+
+
+def test_workers_that_cannot_start_leave_the_work_to_one_process(blobs, rounds, monkeypatch, caplog):
+    """The forge is an interpreter that ends at once; the run goes on, and says so in one line."""
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    engine = trainer(blobs, MODEL, {"workers": 2, "patience": 0, "path": "ordinary"}, 0)
+    rounds(engine)
+    engine.close()
+    assert [r.getMessage() for r in caplog.records] == [
+        "worker processes could not start; training goes on in one process"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"kind": "fast"}, "engine.kind is 'fast'; it must be one of local, single"),
+        ({"workers": 0}, "engine.workers is 0"),
+        ({"device": "cuda"}, "torch sees no GPU"),
+    ],
+)
+def test_engines_that_do_not_exist_are_refused(blobs, settings, words):
+    if "device" in settings and torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(ValueError, match=words):
+        trainer(blobs, MODEL, settings, 0)
 
 
 def test_an_error_in_a_worker_comes_back_as_one(rounds, plan_of, pair):
