@@ -225,6 +225,8 @@ def report(argv: Sequence[str]) -> int:
     chosen = parser.parse_args(argv)
     from eiffel import report as pages
 
+    if not any(path.exists() for path in chosen.runs):
+        raise ValueError(f"there is nothing at {', '.join(map(str, chosen.runs))}. Name folders of runs")
     aim = {"share": chosen.share, "target": chosen.target}
     print(pages.table(chosen.runs, **aim))
     page = pages.report(chosen.runs, chosen.out or chosen.runs[0] / "report.html", **aim)
@@ -250,11 +252,27 @@ def explain(argv: Sequence[str]) -> int:
     return 0
 
 
+def reproduce(argv: Sequence[str]) -> int:
+    """`eiffel reproduce [NAME ...]`."""
+    from eiffel.reproduce import main as run
+
+    return run(argv)
+
+
+def tune(argv: Sequence[str]) -> int:
+    """`eiffel tune STRATEGY --data NAME`."""
+    from eiffel.tune import main as run
+
+    return run(argv)
+
+
 COMMANDS: dict[str, tuple[Command, str]] = {
     "sim": (sim, "simulate a federation of devices, or a sweep of them"),
     "resume": (resume, "go on where a killed run stopped"),
     "report": (report, "one HTML page over any set of runs"),
     "explain": (explain, "why a device was, or was not, chosen"),
+    "reproduce": (reproduce, "make the project's tables again and check its gates"),
+    "tune": (tune, "search a strategy's learning rate and local steps on a data set"),
 }
 """Every command with its one line in the overview."""
 
