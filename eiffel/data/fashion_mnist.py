@@ -5,6 +5,7 @@ Read from its four idx files, gzip-compressed or not, wherever they were laid: n
 
 from __future__ import annotations
 
+import functools
 import gzip
 import zlib
 from pathlib import Path
@@ -44,11 +45,27 @@ def read(ask: Ask) -> Pool:
         raise DataError(f"datasets.options.rows is {rows!r}; it must be 'train' or 'official'")
     if not isinstance(pool, int) or pool < 1 or 28 % pool:
         raise DataError(f"datasets.options.pool is {pool!r}; it must divide 28: 1, 2, 4, 7, 14 or 28")
-    sources: dict[str, str] = {}
-    sets = [_set(name, ask, sources) for name in (("train", "t10k") if rows == "official" else ("train",))]
+    paths = [
+        _find(f"{name}-{kind}-ubyte", ask)
+        for name in (("train", "t10k") if rows == "official" else ("train",))
+        for kind in ("images-idx3", "labels-idx1")
+    ]
+    sources = {path.name: fingerprint(path, ask.options) for path in paths}
+    x, labels, first = _decoded(tuple(map(str, paths)), tuple(sources.values()), pool)
+    test = None if rows == "train" else np.arange(len(labels)) >= first
+    return Pool(x, labels, CLASSES, sources, test=test)
+
+
+@functools.lru_cache(maxsize=1)
+def _decoded(
+    paths: tuple[str, ...], seen: tuple[str, ...], pool: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64], int]:
+    """Pixels, labels, and how many of them the first two files hold; kept while the process lives, for a sweep
+    deals the same pictures anew with every run. seen: the files' sha256, so that a changed file is read again.
+    """
+    sets = [_set(Path(paths[i]), Path(paths[i + 1])) for i in range(0, len(paths), 2)]
     images, labels = (np.concatenate(one) if len(sets) > 1 else one[0] for one in zip(*sets, strict=True))
-    test = None if rows == "train" else np.arange(len(labels)) >= len(sets[0][1])
-    return Pool(pooled(images, pool), labels.astype(np.int64), CLASSES, sources, test=test)
+    return pooled(images, pool), labels.astype(np.int64), len(sets[0][1])
 
 
 def pooled(images: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
@@ -87,18 +104,18 @@ def idx(data: bytes, name: str) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
 
 
-def _set(name: str, ask: Ask, sources: dict[str, str]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Images (M, H, W) and labels (M,) of "train" or "t10k"."""
-    images = _file(f"{name}-images-idx3-ubyte", ask, sources)
-    labels = _file(f"{name}-labels-idx1-ubyte", ask, sources)
+def _set(pictures: Path, names: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Images (M, H, W) and labels (M,) of two files that belong together."""
+    images, labels = idx(_bytes(pictures), str(pictures)), idx(_bytes(names), str(names))
     if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
         raise DataError(
-            f"fashion_mnist: {name} has images of shape {images.shape} and labels of shape {labels.shape}"
+            f"fashion_mnist: {pictures.name} has images of shape {images.shape} "
+            f"and labels of shape {labels.shape}"
         )
     return images, labels
 
 
-def _file(name: str, ask: Ask, sources: dict[str, str]) -> NDArray[np.uint8]:
+def _find(name: str, ask: Ask) -> Path:
     where = places(ask.path, "fashion-mnist", *FOLDERS)
     path = find(where, [f"{name}.gz", name])
     if path is None or path.name not in (f"{name}.gz", name):
@@ -108,8 +125,7 @@ def _file(name: str, ask: Ask, sources: dict[str, str]) -> NDArray[np.uint8]:
             "(torchvision.datasets.FashionMNIST('data', download=True)) "
             "and set datasets.path=data/FashionMNIST/raw"
         )
-    sources[path.name] = fingerprint(path, ask.options)
-    return idx(_bytes(path), str(path))
+    return path
 
 
 def _bytes(path: Path) -> bytes:
