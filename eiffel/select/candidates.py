@@ -177,11 +177,11 @@ def _floor(score: Score, k: int) -> float:
     return float(np.partition(sample, sample.size - wanted)[sample.size - wanted])
 
 
-def filled(chosen: Ints, log_weight: Score, k: int, rng: np.random.Generator) -> Ints:
-    """`chosen` and, where those are fewer than k, others drawn in proportion to exp(log_weight); ascending."""
+def filled(chosen: Ints, among: Candidates, k: int, rng: np.random.Generator) -> Ints:
+    """`chosen` and, where those are fewer than k, other candidates in proportion to their samples; ascending."""
     if chosen.size >= k:
         return chosen
-    rest = log_weight.copy()
+    rest = log_size(among)
     rest[chosen] = -np.inf
     return np.sort(np.concatenate([chosen, draw(rest, k - chosen.size, rng)]))
 

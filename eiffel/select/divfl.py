@@ -67,7 +67,7 @@ class DivFl(Unasking):
         best = state.device[of[picked]]
         score = np.maximum(everyone, LEAST, out=np.full_like(everyone, -np.inf), where=among.mask)
         score[best] = gain
-        return filled(np.sort(np.concatenate([new, best])), everyone, k, rng), score
+        return filled(np.sort(np.concatenate([new, best])), among, k, rng), score
 
     def _some(self, of: Ints, rng: np.random.Generator) -> Ints:
         return of if of.size <= self.pool else np.sort(rng.choice(of, self.pool, replace=False))
@@ -98,8 +98,10 @@ def count_sketch(rows: NDArray[np.float32], size: int, seed: int) -> NDArray[np.
 
 def distances(a: NDArray[np.float32], b: NDArray[np.float32]) -> Floats:
     """(A, B) Euclidean distances."""
-    square = (a.astype(np.float64) ** 2).sum(1)[:, None] + (b.astype(np.float64) ** 2).sum(1)[None]
-    return np.asarray(np.sqrt(np.maximum(square - 2.0 * (a @ b.T), 0.0)))
+    # In double precision: the difference of squares below would lose half the digits of small distances.
+    left, right = a.astype(np.float64), b.astype(np.float64)
+    square = np.square(left).sum(1)[:, None] + np.square(right).sum(1)[None]
+    return np.asarray(np.sqrt(np.maximum(square - 2 * (left @ right.T), 0)))
 
 
 def facilities(far: Floats, k: int) -> tuple[Ints, Floats]:

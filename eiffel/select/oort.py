@@ -23,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eiffel.core.model import Bools, Floats, Ints, Outcomes
-from eiffel.select.candidates import Candidates, Score, Unasking, draw, filled, log_size, top
+from eiffel.select.candidates import Candidates, Score, Unasking, draw, filled, top
 
 _TINY = np.float32(1e-12)
+_LONG = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,8 @@ class Oort(Unasking):
         score = np.where(among.mask, worth, np.float32(-np.inf))
         best = self._exploitable(np.where(known, score, -np.inf), exploit)
         newest = top(np.where(fresh, score, -np.inf), int(self.window * explore))
-        # No weight of zero: that would make a device impossible, not unlikely.
-        odds = np.log(np.maximum(score, _TINY))
-        chosen = [pool[draw(odds[pool], n, rng)] for pool, n in ((best, exploit), (newest, explore))]
-        return filled(np.sort(np.concatenate(chosen)), log_size(among), k, rng), score
+        chosen = [_draw(score, pool, n, rng) for pool, n in ((best, exploit), (newest, explore))]
+        return filled(np.sort(np.concatenate(chosen)), among, k, rng), score
 
     def _exploring(self, round_: int) -> float:
         return max(self.explore * self.decay**round_, self.explore_min)
@@ -101,9 +100,7 @@ class Oort(Unasking):
         worth = self._reward(among)
         worth[known] = self._utility(state, known, among.snapshot.round)
         worth *= self._haste(state, among)
-        for group in (known, fresh):
-            worth[group] = self.blend(worth[group], among, group)
-        return worth
+        return self.blend(worth, among, (known, fresh))
 
     def _reward(self, among: Candidates) -> Score:
         """(N,) |B_i|: samples that a device would train on."""
@@ -126,14 +123,14 @@ class Oort(Unasking):
         """(N,) factor at most 1: (T/t_i)^alpha for tasks longer than the preferred duration T."""
         if state.percentile >= 100:
             return np.ones(among.mask.size, np.float32)
-        seconds = np.where(np.isfinite(among.task_s), among.task_s, np.finfo(np.float32).max)
+        seconds = np.nan_to_num(among.task_s, nan=_LONG, posinf=_LONG)
         place = min(int(seconds.size * state.percentile / 100), seconds.size - 1)
         prefer = np.partition(seconds, place)[place]
         ratio = prefer / np.maximum(seconds, np.float32(1e-4))
-        return np.asarray(np.where(seconds > prefer, ratio ** np.float32(self.alpha), 1), np.float32)
+        return np.asarray(np.minimum(ratio, np.float32(1)) ** self.alpha, np.float32)
 
-    def blend(self, worth: Score, among: Candidates, group: Bools) -> Score:
-        """What else counts for these devices; nothing in Oort."""
+    def blend(self, worth: Score, among: Candidates, groups: tuple[Bools, Bools]) -> Score:
+        """(N,) What else counts for devices that took part, and for those that never did; nothing in Oort."""
         return worth
 
     def _exploitable(self, score: Score, exploit: int) -> Ints:
@@ -182,15 +179,22 @@ class Eafl(Oort):
 
     f: float = 0.25
 
-    def blend(self, worth: Score, among: Candidates, group: Bools) -> Score:
-        """f x normalised worth + (1 - f) x charge that would be left."""
-        if not worth.size:
-            return worth
-        snapshot = among.snapshot
-        low, high = worth.min(), worth.max()
-        level = (worth - low) / max(high - low, _TINY)
-        capacity = snapshot.capacity_j[group]
-        left = snapshot.battery_j[group] - among.task_j[group]
-        power = np.ones_like(level)
-        np.divide(left, capacity, out=power, where=np.isfinite(capacity) & (capacity > 0))
-        return np.asarray(self.f * level + (1 - self.f) * np.clip(power, 0, 1), np.float32)
+    def blend(self, worth: Score, among: Candidates, groups: tuple[Bools, Bools]) -> Score:
+        """f x worth, normalised within its group, + (1 - f) x charge that would be left."""
+        snapshot, power = among.snapshot, np.ones_like(worth)
+        capacity = snapshot.capacity_j
+        with np.errstate(invalid="ignore"):
+            left = snapshot.battery_j - among.task_j
+            np.divide(left, capacity, out=power, where=np.isfinite(capacity) & (capacity > 0))
+        mixed = np.float32(1 - self.f) * np.clip(np.nan_to_num(power, nan=0.0), 0, 1)
+        for group in groups:
+            level = worth[group]
+            if level.size:
+                low, high = level.min(), level.max()
+                mixed[group] += np.float32(self.f) * (level - low) / np.maximum(high - low, _TINY)
+        return mixed
+
+
+def _draw(score: Score, pool: Ints, n: int, rng: np.random.Generator) -> Ints:
+    """n of a pool in proportion to their scores. No weight is zero: that would make a device impossible."""
+    return pool[draw(np.log(np.maximum(score[pool], _TINY)), n, rng)]

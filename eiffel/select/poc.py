@@ -71,7 +71,6 @@ class PowerOfChoice(Unasking):
         self, state: ChoiceState, among: Candidates, k: int, rng: np.random.Generator
     ) -> tuple[Ints, Score]:
         """The k largest losses among the d; if fewer answered, others in proportion to their samples."""
-        size = log_size(among)
         if self.loss == "fresh":
             pool, unknown = self.held(state, among.snapshot.round), LEAST
             pool = pool[among.mask[pool]]
@@ -82,7 +81,7 @@ class PowerOfChoice(Unasking):
         score[pool] = np.clip(np.where(np.isnan(known), unknown, known), LEAST, -LEAST)
         best = np.full(score.size, -np.inf, np.float32)
         best[pool] = score[pool]
-        return filled(top(best, k), size, k, rng), score
+        return filled(top(best, k), among, k, rng), score
 
     def learn(self, state: ChoiceState, outcomes: Outcomes) -> ChoiceState:
         """What the cohort reported of the model it was given."""
