@@ -170,12 +170,16 @@ class Nodes:
         return {"keys": np.array(self.keys, dtype=np.str_), "figures": self.figures.copy()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take up the rows of a saved federation."""
+        """Take up the rows of a saved federation; nodes that are here already are seated by their keys."""
+        here: dict[int, tuple[str, Mapping[str, float]]] = {
+            node: (self.keys[row], {}) for row, node in self.node_of.items()
+        }
         self.keys = [str(key) for key in np.atleast_1d(state["keys"])]
         self._room = np.array(state["figures"], np.float64).reshape(len(FIGURES), -1)
         self.row_of = {key: row for row, key in enumerate(self.keys) if key}
         self.node_of, self._row_of_node, self._first_free = {}, {}, 0
         self.changes += 1
+        self.meet(here, list(here))
 
 
 def _order(key: str) -> tuple[int, int, str]:
