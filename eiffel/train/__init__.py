@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from eiffel.core.model import Trainer
     from eiffel.data.federated import Federated
 
-KINDS = ("local", "single")
+KINDS = ("local", "single", "ray")
 
 
 def trainer(data: Federated, model: Mapping[str, Any], engine: Mapping[str, Any], seed: int) -> Trainer:
@@ -22,6 +22,7 @@ def trainer(data: Federated, model: Mapping[str, Any], engine: Mapping[str, Any]
     """
     import logging
 
+    from eiffel.train.cluster import Cluster
     from eiffel.train.engine import Alone, Crew, Engine
     from eiffel.train.learner import Learner
     from eiffel.train.local import Local
@@ -33,7 +34,12 @@ def trainer(data: Federated, model: Mapping[str, Any], engine: Mapping[str, Any]
     _device(str(engine.get("device") or "cpu"))
     learner = Learner(data, model, engine)
     workers = _workers(engine) if kind == "local" and hasattr(os, "fork") else 1
-    crew: Crew = Local(data, model, engine, learner, workers) if workers > 1 else Alone(learner)
+    crew: Crew
+    if kind == "ray":
+        crew = Cluster(data, model, engine, learner)
+        workers = len(crew.actors)
+    else:
+        crew = Local(data, model, engine, learner, workers) if workers > 1 else Alone(learner)
     note = f"engine {kind}, {workers} worker{'s' if workers > 1 else ''}, {learner.note}"
     logging.getLogger("eiffel.train").info(note)
     return Engine(data, model, crew, learner, note)

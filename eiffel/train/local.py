@@ -64,7 +64,7 @@ class Forge:
         theirs.close()
         os.close(samples)
         assert self.process.stdin is not None
-        with self.process.stdin as pipe, contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(BrokenPipeError), self.process.stdin as pipe:
             pipe.write(pickle.dumps(order))
 
     def worker(self) -> Connection:
@@ -182,7 +182,10 @@ class Local:
 
     def _recruit(self) -> None:
         """Start the forge, unless it is there, and ask it for all workers."""
-        if self._forge is None or self._forge.process.poll() is not None:
+        if self._forge is not None and self._forge.process.poll() is not None:
+            self._forge.close(False)
+            self._forge = None
+        if self._forge is None:
             self._forge = Forge(*self._order, self.board)
         self._coming = [self._forge.worker() for _ in range(self.workers)]
 
