@@ -61,7 +61,9 @@ def completion(trace: Trace, nodes: Nodes) -> float:
     runs = np.flatnonzero(np.isfinite(alone) & (trace.work > 0))
     if not len(runs):
         return 0.0
-    need = np.where(rate[runs] > 0, trace.work[runs, None] / np.where(rate[runs] > 0, rate[runs], 1.0), np.inf)
+    need = np.where(
+        rate[runs] > 0, trace.work[runs, None] / np.where(rate[runs] > 0, rate[runs], 1.0), np.inf
+    )
     prices = [level(rate[runs], trace.gang[runs], capacity, trace.work[runs]).price, np.ones(len(capacity))]
     best = float(alone[runs].sum())
     for price in prices:

@@ -181,7 +181,7 @@ def _least_load(
     bound, best = 0.0, np.ones(kinds) / kinds
     price = best
     for _ in range(400):
-        inverse = np.linalg.inv(basis)
+        inverse: Floats = np.asarray(np.linalg.inv(basis), float)
         q = gain @ inverse
         if queue:
             price = queue.pop()

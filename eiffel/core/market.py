@@ -172,4 +172,5 @@ def _by_highs(worth: Floats, gang: Ints, capacity: Ints) -> Floats:
     limits = csr_array((entries, (rows, np.concatenate([column, column]))), shape=shape)
     ends = np.concatenate([np.ones(len(gang)), capacity.astype(float)])
     solved = linprog(-worth[job, kind] * size, A_ub=limits, b_ub=ends, bounds=(0, None), method="highs")
-    return np.maximum(0.0, -np.asarray(solved.ineqlin.marginals, float)[len(gang) :])
+    prices: Floats = np.maximum(0.0, -np.asarray(solved.ineqlin.marginals, float)[len(gang) :])
+    return prices

@@ -3,7 +3,7 @@
 They take arrays, not a run, so that they serve real clusters too. Times are s, J jobs; NaN: did not happen.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -44,8 +44,8 @@ def measure(
     """
     ended = admitted & np.isfinite(finish)
     if not ended.any():
-        nan = float("nan")
-        return JobMeasures(len(trace), 0, int((~admitted).sum()), *[nan] * 15)
+        nothing = {f.name: float("nan") for f in fields(JobMeasures)[3:]}
+        return JobMeasures(len(trace), 0, int((~admitted).sum()), **nothing)
     jct = (finish - trace.arrival)[ended]
     wait = np.maximum(jct - ran[ended], 0.0)
     span = float(finish[ended].max() - trace.arrival[admitted].min())
@@ -53,14 +53,26 @@ def measure(
     rho = np.where(alone > 0, jct / np.where(alone > 0, alone, 1.0), 1.0)
     area = nodes.total * max(span, 1e-300)
     ms = 1e3 * decision_s
-    hours = [float(v) / 3600 for v in (
-        jct.mean(), np.median(jct), np.quantile(jct, 0.95), span, wait.mean(), np.mean((start - trace.arrival)[ended]),
-    )]  # fmt: skip
     return JobMeasures(
-        len(trace), int(ended.sum()), int((~admitted).sum()), *hours, float(rho.mean()),
-        float(np.quantile(rho, 0.95)), float(rho.max()), float(busy.sum()) / area, useful / area,
-        float(moves[ended].mean()), float(preemptions[ended].mean()), float(ms.mean()), float(ms.max()),
-    )  # fmt: skip
+        jobs=len(trace),
+        ended=int(ended.sum()),
+        rejected=int((~admitted).sum()),
+        jct_mean=float(jct.mean()) / 3600,
+        jct_median=float(np.median(jct)) / 3600,
+        jct_p95=float(np.quantile(jct, 0.95)) / 3600,
+        ttd=span / 3600,
+        queue_mean=float(wait.mean()) / 3600,
+        first_mean=float((start - trace.arrival)[ended].mean()) / 3600,
+        rho_mean=float(rho.mean()),
+        rho_p95=float(np.quantile(rho, 0.95)),
+        rho_max=float(rho.max()),
+        cru=float(busy.sum()) / area,
+        gru=useful / area,
+        moves_mean=float(moves[ended].mean()),
+        preemptions_mean=float(preemptions[ended].mean()),
+        decision_ms_mean=float(ms.mean()) if len(ms) else 0.0,
+        decision_ms_max=float(ms.max(initial=0.0)),
+    )
 
 
 def isolated_jct(trace: Trace, nodes: Nodes, admitted: Bools | None = None) -> Floats:

@@ -77,7 +77,7 @@ def place(counts: Ints, held: Rows, nodes: Nodes, free: Ints) -> Rows:
     kept_gpus = np.zeros_like(counts)
     np.add.at(kept_gpus, (kept.job, nodes.type[kept.node]), kept.count)
     fresh = (counts > 0) & (kept_gpus == 0)
-    for r in np.flatnonzero(fresh.any(axis=0)):
+    for r in np.flatnonzero(fresh.any(axis=0)).tolist():
         mine = np.flatnonzero(nodes.type == r)
         gone, moved = _lay(np.flatnonzero(fresh[:, r]), counts[:, r], kept, nodes.type, mine, free[mine])
         if gone:
@@ -99,7 +99,7 @@ def _staying(counts: Ints, held: Rows, nodes: Nodes, free: Ints) -> Bools:
     stay = (have == counts)[held.job, kind] & ~scattered[held.job, kind] & (held.copy == 0)
     crowded = np.bincount(held.node[stay], weights=held.count[stay], minlength=len(free)) > free
     lost = np.unique(held.job[stay & crowded[held.node]])
-    return stay & ~np.isin(held.job, lost) if len(lost) else stay
+    return np.asarray(stay & ~np.isin(held.job, lost) if len(lost) else stay, bool)
 
 
 @dataclass(slots=True)

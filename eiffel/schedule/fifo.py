@@ -86,6 +86,6 @@ class Fifo:
         return [int(r) for r in np.roll(kinds, start % max(len(kinds), 1))]
 
 
-def YarnCS(patience: Any = "relax", backfill: bool = False) -> Fifo:  # noqa: N802 - it stands for a class
+def YarnCS(patience: Any = "relax", backfill: bool = False) -> Fifo:
     """YARN's capacity scheduler as the papers compare with it: FIFO, blind to device types."""
     return Fifo("yarn_cs", "hashed", patience, backfill)

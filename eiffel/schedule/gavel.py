@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from eiffel.core.jobs import Bools, Floats, Ints, Nodes, Outcomes, Plan, Refusal, Snapshot
-from eiffel.core.market import Level, fill, level
+from eiffel.core.market import fill, level
 from eiffel.core.placement import place
 from eiffel.core.refusals import verdict
 from eiffel.schedule.order import as_counts
@@ -33,7 +33,6 @@ class Ledger:
     left: Floats  # (K,) steps remaining at the last solve
     solved: float  # s, when; -inf: never
     stale: bool  # jobs came or went since
-    price: Floats | None = None  # (R,) of the last program, where the next one starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +85,22 @@ class Gavel:
         alone = isolated(snapshot.gang, capacity)
         pace = np.maximum((rate * alone).sum(axis=1), 1e-300)
         fair = book.fair + (book.left - snapshot.remaining) / pace
-        share, price = alone, None
-        if self.objective != "isolated":
-            found = self._level(snapshot, rate, capacity, fair, pace, book.price)
-            share, price = found.share, found.price
+        share = alone if self.objective == "isolated" else self._level(snapshot, rate, capacity, fair, pace)
         return Ledger(
             book.job, share, np.full(share.shape, snapshot.slot / 2), book.deficit + owed, fair,
-            snapshot.remaining, snapshot.now, False, price,
+            snapshot.remaining, snapshot.now, False,
         )  # fmt: skip
 
-    def _level(
-        self, seen: Snapshot, rate: Floats, capacity: Floats, fair: Floats, pace: Floats, price: Floats | None
-    ) -> Level:
+    def _level(self, seen: Snapshot, rate: Floats, capacity: Floats, fair: Floats, pace: Floats) -> Floats:
         gang, runs = seen.gang, rate.max(axis=1, initial=0.0) > 0
         if self.objective == "makespan":
-            return level(rate, gang, capacity, seen.remaining / seen.weight, price=price)
+            return level(rate, gang, capacity, seen.remaining / seen.weight).share
         if self.objective == "finish_time":
             due = np.where(runs, fair + seen.remaining / pace, 1.0)
-            return level(rate, gang, capacity, seen.remaining, due, seen.now - seen.arrival, price)
+            return level(rate, gang, capacity, seen.remaining, due, seen.now - seen.arrival).share
         even = rate @ capacity / max(capacity.sum(), 1.0)
         fair_rate = seen.weight * np.where(self.aware, even, rate.max(axis=1)) / gang
-        return level(rate, gang, capacity, fair_rate, price=price)
+        return level(rate, gang, capacity, fair_rate).share
 
 
 def isolated(gang: Ints, capacity: Floats) -> Floats:
@@ -132,7 +126,7 @@ def _align(state: Ledger, seen: Snapshot) -> Ledger:
 
     return Ledger(
         seen.job, carry(state.share, np.nan), carry(state.got, seen.slot / 2), carry(state.deficit, 0.0),
-        carry(state.fair, 0.0), carry(state.left, seen.remaining), state.solved, True, state.price,
+        carry(state.fair, 0.0), carry(state.left, seen.remaining), state.solved, True,
     )  # fmt: skip
 
 

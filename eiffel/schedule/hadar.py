@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eiffel.core.jobs import NOWHERE, Floats, Ints, Nodes, Outcomes, Plan, Rows, Snapshot
+from eiffel.core.jobs import NOWHERE, Bools, Floats, Ints, Nodes, Outcomes, Plan, Rows, Snapshot
 from eiffel.core.placement import place
 from eiffel.core.refusals import verdict
 from eiffel.schedule.market import backfill, offers, satisfied
@@ -69,16 +69,17 @@ class Hadar:
 
     def _auction(self, seen: Snapshot, utility: str, value: Floats) -> tuple[Ints, Floats, Ints]:
         """Sequential argmax payoff. Returns (counts (J, R), prices per GPU at the end (R,), room (R,))."""
-        have = kinds_held(seen)
+        have: Ints = kinds_held(seen)
+        runs: Bools = np.asarray(have.any(axis=1), bool)
+        fixed: Bools = runs & (not self.migrate)
         apart = worth(utility, seen, seen.spread)
         counts = np.zeros(value.shape, np.int64)
         floor = _Floor(np.maximum(value, apart) if self.mixed else value, seen.capacity, self.floor)
         best = value.max(axis=1, initial=0.0)
-        fixed = have.any(axis=1) & (not self.migrate)
         order = np.lexsort((seen.job, -best, ~fixed))
         together = apart.max(axis=1, initial=0.0)
         ranked = np.argsort(-apart, axis=1, kind="stable").tolist()
-        gang, held = seen.gang.tolist(), have.any(axis=1).tolist()
+        gang, held, present = seen.gang.tolist(), runs.tolist(), have.tolist()
         offer, split = value.tolist(), apart.tolist()
         stay = fixed.tolist()
         for j in order.tolist():
@@ -88,14 +89,14 @@ class Hadar:
             if w > floor.left or (best[j] <= 0 and together[j] <= 0):
                 continue
             if stay[j]:
-                choice = have[j].tolist()
+                choice: list[int] | None = present[j]
             else:
                 choice = floor.choose(
                     offer[j],
                     split[j],
                     w,
                     ranked[j] if self.mixed else [],
-                    have[j].tolist() if held[j] else None,
+                    present[j] if held[j] else None,
                 )
             if choice:
                 floor.take(choice)

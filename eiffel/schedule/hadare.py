@@ -130,7 +130,7 @@ def split(steps: int, rates: Floats) -> Ints:
     if steps < 0 or not np.all(np.isfinite(rates)) or rates.min(initial=0.0) < 0 or rates.sum() <= 0:
         raise ValueError(f"cannot split {steps} steps over rates {rates}: need steps >= 0 and a rate > 0")
     exact = steps * rates / rates.sum()
-    part = np.floor(exact).astype(np.int64)
+    part: Ints = np.floor(exact).astype(np.int64)
     odd = steps - int(part.sum())
     part[np.argsort(-(exact - part), kind="stable")[:odd]] += 1
     return part

@@ -241,7 +241,8 @@ class _World:
             fell = np.full(len(self.trace), end)
             np.minimum.at(fell, a[crew.job[hit]], seen.now + failed[hit])
             self._leave(self._of(a[broken]), fell)
-        outcomes = Outcomes(seen.now, span, done, ran, stayed, np.bincount(crew.job, moved, jobs) > 0, ended)
+        shifted = np.bincount(crew.job, moved, jobs) > 0
+        outcomes = Outcomes(seen.now, span, np.asarray(done, float), ran, stayed, shifted, ended)
         sat = Sat(crew.job, self.nodes.type[rows.node[crew.first]], crew.parts > 1, crew.speed, useful)
         return outcomes, sat
 
@@ -331,8 +332,8 @@ class _World:
             )
         if self.mode == "event":
             early = until if now < until < wake else wake
-            return max(early, np.nextafter(now, np.inf))
-        return now + self.slot_s * max(1.0, np.ceil((wake - now) / self.slot_s - 1e-9))
+            return max(float(early), float(np.nextafter(now, np.inf)))
+        return now + self.slot_s * max(1.0, float(np.ceil((wake - now) / self.slot_s - 1e-9)))
 
     def _failures(self, rows: Rows, crew: Gangs, now: float, end: float) -> Floats:
         """(K,) s after which a gang loses a node in this stretch, inf if it does not."""
@@ -379,11 +380,11 @@ class _World:
             if self.sittings
             else [np.zeros(0)] * 6
         )
-        whole = [b.astype(np.int64) for b in bars[:4]]
+        job, node, count, copy = (b.astype(np.int64) for b in bars[:4])
         return ClusterRun(
             self.policy.name, self.trace, self.nodes, self.slot_s, self.restart_s, self.start, self.finish, self.ran,
             self.busy, self.done, self.lost, self.moves, self.preemptions, refused, self.waited, self.refusal,
-            Timeline(*shaped), Sittings(*whole, *bars[4:]), complete,
+            Timeline(*shaped), Sittings(job, node, count, copy, bars[4], bars[5]), complete,
         )  # fmt: skip
 
 

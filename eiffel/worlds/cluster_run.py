@@ -62,7 +62,7 @@ class ClusterRun:
     @property
     def admitted(self) -> Bools:
         """(J,) jobs that were let in."""
-        return self.refused == Refusal.NONE
+        return np.asarray(self.refused == Refusal.NONE)
 
     def rejections(self) -> Iterator[tuple[str, str]]:
         """Yield (job id, why) of every job refused at admission."""

@@ -70,7 +70,9 @@ class Case:
     limits: Mapping[str, float]  # lb_ttd, lb_jct: h
 
 
-def evaluate(spec: Mapping[str, Any], data: Path, report: Callable[[str], None] | None = None) -> list[Figure]:
+def evaluate(
+    spec: Mapping[str, Any], data: Path, report: Callable[[str], None] | None = None
+) -> list[Figure]:
     """Run everything that a sims file asks for and return its figures.
 
     data: folder that `${data}` stands for. report: called with a line per run. Each (case, run) runs once,
@@ -96,14 +98,21 @@ def evaluate(spec: Mapping[str, Any], data: Path, report: Callable[[str], None] 
                     if (key, run) not in done:
                         done[key, run] = asdict(run_case(case, spec["runs"][run]))
                         if report:
-                            report(f"{key}: {run} jct {done[key, run]['jct_mean']:.3f} h ttd {done[key, run]['ttd']:.2f} h")
+                            report(
+                                f"{key}: {run} jct {done[key, run]['jct_mean']:.3f} h ttd {done[key, run]['ttd']:.2f} h"
+                            )
                     values[run] = done[key, run]
                 measured.append(value_of(entry["value"], values))
         figures.append(
             Figure(
-                name, ", ".join(_listed(entry["case"])), tuple(measured), entry.get("bound", ""),
-                entry.get("each", ""), str(entry.get("published", "")), entry.get("remark", ""),
-            )  # fmt: skip
+                name,
+                ", ".join(_listed(entry["case"])),
+                tuple(measured),
+                entry.get("bound", ""),
+                entry.get("each", ""),
+                str(entry.get("published", "")),
+                entry.get("remark", ""),
+            )
         )
     return figures
 
@@ -135,7 +144,9 @@ def run_case(case: Case, run: Mapping[str, Any]) -> JobMeasures:
     settings = {**case.settings, **run.get("settings", {})}
     if "error" in settings:
         settings["estimates"] = Wrong(float(settings.pop("error")), int(settings.pop("error_seed", 0)))
-    done = simulate(case.trace, case.nodes, policy(run["policy"], **options), declared=case.declared, **settings)
+    done = simulate(
+        case.trace, case.nodes, policy(run["policy"], **options), declared=case.declared, **settings
+    )
     if not done.complete:
         raise ValueError(f"{run['policy']}: the run did not end")
     return measures(done, case.fair)

@@ -10,7 +10,13 @@ from eiffel.core.jobs import Nodes, Trace
 from eiffel.core.measures_jobs import isolated_jct, measure
 
 
-def trace(arrival: list[float], work: list[float], gang: list[int], rate: list[list[float]], types: tuple[str, ...] = ("a",)) -> Trace:
+def trace(
+    arrival: list[float],
+    work: list[float],
+    gang: list[int],
+    rate: list[list[float]],
+    types: tuple[str, ...] = ("a",),
+) -> Trace:
     n = len(work)
     x = np.array(rate, float)
     return Trace(
@@ -78,4 +84,6 @@ def test_measures_by_hand() -> None:
     )  # fmt: skip
     assert (got.jct_mean * 3600, got.ttd * 3600, got.queue_mean * 3600) == pytest.approx((5.5, 8, 1.5))
     assert (got.cru, got.gru, got.decision_ms_mean) == pytest.approx((1, 1, 1))
-    assert got.rho_mean == pytest.approx((3 / 6 + 8 / 8) / 2)  # isolated: both at 1/2 until 6 s, then one: 6, 8
+    assert got.rho_mean == pytest.approx(
+        (3 / 6 + 8 / 8) / 2
+    )  # isolated: both at 1/2 until 6 s, then one: 6, 8

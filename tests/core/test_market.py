@@ -22,7 +22,9 @@ def test_a_price_rises_with_overuse_and_decays_to_zero() -> None:
     assert ascend(1.0, 3.0, 2.0, 0.1) == pytest.approx(1.05)  # 1 + 0.1 (3/2 - 1)
     assert ascend(0.05, 0.0, 2.0, 0.1) == 0.0  # 0.05 - 0.1, not below 0
     assert ascend(0.3, 5.0, math.inf, 0.1) == pytest.approx(0.2)  # no limit: the price decays
-    assert ascend(np.array([0.0, 1.0]), np.array([2.0, 1.0]), np.array([1.0, 1.0])) == pytest.approx([0.1, 1.0])
+    assert ascend(np.array([0.0, 1.0]), np.array([2.0, 1.0]), np.array([1.0, 1.0])) == pytest.approx(
+        [0.1, 1.0]
+    )
     with pytest.raises(ValueError, match="budget is 0"):
         ascend(1.0, 1.0, 0.0)
 
@@ -39,7 +41,14 @@ def test_exponential_prices_are_low_when_empty_high_when_full_and_rise() -> None
     assert purchase(np.array([1.0]), np.array([2.0]), capacity, flat, flat) == pytest.approx([6])
 
 
-def online(value: np.ndarray, gang: np.ndarray, capacity: np.ndarray, low: np.ndarray, high: np.ndarray, m: np.ndarray) -> float:
+def online(
+    value: np.ndarray,
+    gang: np.ndarray,
+    capacity: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    m: np.ndarray,
+) -> float:
     """Jobs in the given order buy the class with the largest payoff, if positive and if it fits."""
     used, welfare = np.zeros(len(capacity)), 0.0
     for v, w in zip(value, gang, strict=True):
@@ -106,7 +115,9 @@ def loop(score: np.ndarray, gang: np.ndarray, room: np.ndarray, order: np.ndarra
 def test_fill_equals_the_obvious_loop(seed: int) -> None:
     rng = np.random.default_rng(seed)
     jobs, kinds = int(rng.integers(0, 30)), int(rng.integers(1, 5))
-    score = np.where(rng.random((jobs, kinds)) < 0.8, rng.integers(0, 4, (jobs, kinds)).astype(float), -np.inf)
+    score = np.where(
+        rng.random((jobs, kinds)) < 0.8, rng.integers(0, 4, (jobs, kinds)).astype(float), -np.inf
+    )
     gang, room = rng.choice([1, 2, 4, 8], jobs), rng.integers(0, 20, kinds)
     order = rng.permutation(jobs)
     take, left = fill(score, gang, room, order)

@@ -121,7 +121,9 @@ def test_elas_by_hand() -> None:
 
 def test_elas_keeps_the_running_job_in_near_ties() -> None:
     """100 against 90 GPU-s still to come: the running one counts 70."""
-    seen = snapshot([4, 4], [[1.0]] * 2, ONE_TYPE, attained=np.array([100.0, 90]), held=Rows.of([0], [0], [4]))
+    seen = snapshot(
+        [4, 4], [[1.0]] * 2, ONE_TYPE, attained=np.array([100.0, 90]), held=Rows.of([0], [0], [4])
+    )
     assert runs(decide("elas", seen), seen) == [4, 0]
     assert runs(decide("elas", seen, hysteresis=1.0), seen) == [0, 4]
 
@@ -131,7 +133,9 @@ def test_elas_keeps_the_running_job_in_near_ties() -> None:
 
 def test_isolated_shares() -> None:
     """2 + 2 GPUs, two jobs, gangs 1 and 2: 1 GPU of each type: 1 + 1 capped to 1/2 + 1/2; the other 1/2 + 1/2."""
-    assert isolated(np.array([1, 2]), np.array([2.0, 2.0])) == pytest.approx(np.array([[0.5, 0.5], [0.5, 0.5]]))
+    assert isolated(np.array([1, 2]), np.array([2.0, 2.0])) == pytest.approx(
+        np.array([[0.5, 0.5], [0.5, 0.5]])
+    )
 
 
 def test_gavel_gives_time_by_share() -> None:
@@ -306,6 +310,6 @@ def test_merging_copies_is_the_federated_average() -> None:
 def test_names_and_options_that_do_not_exist() -> None:
     with pytest.raises(ValueError, match="no policy 'slurm'; there are yarn_cs"):
         policy("slurm")
-    with pytest.raises(ValueError, match="policy 'elas'.*'speed'"):
+    with pytest.raises(ValueError, match=r"policy 'elas'.*'speed'"):
         policy("elas", speed=3)
     assert policy("hadare", inner={"kind": "market", "utility": "jct"}).mixes

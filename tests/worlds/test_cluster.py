@@ -34,8 +34,8 @@ def random_trace(rng: np.random.Generator, n: int = 12) -> Trace:
     rate = rng.uniform(0.5, 4, (n, 3)) * (rng.random((n, 3)) < 0.9)
     rate[:, 0] = np.maximum(rate[:, 0], 0.5)
     return jobs(
-        rng.uniform(0, 4000, n).tolist(), np.sort(rng.uniform(0, 3000, n)).tolist(), rng.choice([1, 2, 4, 8], n).tolist(),
-        rate.tolist(), THREE, 0.7,
+        rng.uniform(0, 4000, n).tolist(), np.sort(rng.uniform(0, 3000, n)).tolist(),
+        rng.choice([1, 2, 4, 8], n).tolist(), rate.tolist(), THREE, 0.7,
     )  # fmt: skip
 
 
@@ -78,7 +78,9 @@ def test_a_slot_leaves_gpus_idle_to_its_end_and_events_do_not() -> None:
 
 def test_spread_and_mixed_gangs_run_at_the_slowest_spread_rate() -> None:
     """A gang of 6 on nodes of 4 at 0.5: 100 steps take 200 s. A gang of 4 on 2 V100 and 2 K80: the K80's 0.5 x 1."""
-    spread = simulate(jobs([100.0], gang=[6], apart=0.5), Nodes.of({"v100": 8}, 4), policy("hadar"), restart_s=0)
+    spread = simulate(
+        jobs([100.0], gang=[6], apart=0.5), Nodes.of({"v100": 8}, 4), policy("hadar"), restart_s=0
+    )
     assert spread.finish.tolist() == [200]
     trace = jobs([100.0], gang=[4], rate=[[2.0, 1.0]], types=("v100", "k80"), apart=0.5)
     mixed = simulate(trace, Nodes.of({"v100": 2, "k80": 2}, 2), policy("hadar"), restart_s=0)
@@ -115,7 +117,9 @@ def test_laws_hold_for_every_policy(kind: str, mode: str) -> None:
 @given(st.integers(0, 10_000), st.sampled_from(sorted(POLICIES)))
 def test_laws_hold_on_random_workloads(seed: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
-    run = simulate(random_trace(rng, 8), Nodes.of({"v100": 8, "p100": 4, "k80": 8}, 4), policy(kind), slot_s=200)
+    run = simulate(
+        random_trace(rng, 8), Nodes.of({"v100": 8, "p100": 4, "k80": 8}, 4), policy(kind), slot_s=200
+    )
     check_laws(run)
 
 

@@ -27,9 +27,11 @@ POLICIES = {
 CASES = [
     (name, cluster, kind)
     for name, cluster in (
-        ("gavel_static480_seed0", (20, 20, 20)), ("gavel_cont480_lam450_seed0", (20, 20, 20)),
-        ("minimize_makespan", (20, 20, 20)), ("max_min_fairness", (8, 16, 24)),
-    )  # fmt: skip
+        ("gavel_static480_seed0", (20, 20, 20)),
+        ("gavel_cont480_lam450_seed0", (20, 20, 20)),
+        ("minimize_makespan", (20, 20, 20)),
+        ("max_min_fairness", (8, 16, 24)),
+    )
     for kind in POLICIES
     if not (kind.startswith("finish") and "480" in name)  # not in the reference
 ]
@@ -39,8 +41,8 @@ MAKESPAN_ONLY = "min_total_duration_perf"
 
 def load(folder: Path, name: str) -> Trace:
     gavel = folder / "cluster" / "gavel"
-    spec = {"format": "gavel", "path": str(gavel / f"{name}.trace"), "throughputs": str(gavel / "simulation_throughputs.json")}
-    return load_trace(spec, TYPES)
+    speeds = str(gavel / "simulation_throughputs.json")
+    return load_trace({"format": "gavel", "path": str(gavel / f"{name}.trace"), "throughputs": speeds}, TYPES)
 
 
 @pytest.mark.parametrize(("name", "cluster", "kind"), CASES)
