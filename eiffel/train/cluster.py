@@ -78,9 +78,10 @@ class Cluster:
         """As `Crew.train`: sums are added in the order of the blocks."""
         whole = full is not None
         answers = self._deal([lambda a, t=t: a.train.remote(self._params, t, whole) for t in tasks])  # type: ignore[misc]
-        total = torch.zeros(len(tasks[0].weights), self.size)
-        for task, (sums, rows, _) in zip(tasks, answers, strict=True):
+        total = _start(answers[0][0])
+        for sums, _, _ in answers[1:]:
             total += _start(sums)
+        for task, (_, rows, _) in zip(tasks, answers, strict=True):
             if full is not None:
                 full[task.row] = rows
         return total, [told for _, _, told in answers]

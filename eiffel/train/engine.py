@@ -70,12 +70,12 @@ class Alone:
         self.start.copy_(torch.from_numpy(np.ascontiguousarray(params, dtype=np.float32)))
 
     def train(self, tasks: list[Task], full: NDArray[np.float32] | None) -> tuple[Tensor, list[Block]]:
-        """Train block after block, adding each block's sums to the total."""
-        total = torch.zeros(len(tasks[0].weights), self.start.numel(), device=self.start.device)
+        """Train block after block, adding each block's sums to the first's."""
+        total = torch.empty(len(tasks[0].weights), self.start.numel(), device=self.start.device)
         block = torch.empty_like(total)
         rows = None if full is None else torch.from_numpy(full)
-        results = []
-        for task in tasks:
+        results = [self.learner.train(self.start, tasks[0], total, rows)]
+        for task in tasks[1:]:
             results.append(self.learner.train(self.start, task, block, rows))
             total += block
         return total, results

@@ -42,8 +42,7 @@ class Learner:
     def train(
         self, start: Tensor, task: Task, sums: Tensor, full: Tensor | None
     ) -> tuple[Floats, Floats, Slopes | None]:
-        """Train a block into zeroed sums (m, P); (k,) |u|^2, (k,) first-batch losses, slopes if asked for."""
-        sums.zero_()
+        """Train a block, overwriting sums (m, P); (k,) |u|^2, (k,) first-batch losses, slopes if asked for."""
         sumsq, first = self.path.block(start, task, sums, full)
         slopes = self._slopes(start, task, full) if task.gradients and full is not None else None
         return numbers(sumsq), numbers(first), slopes

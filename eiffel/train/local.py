@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
@@ -122,10 +122,13 @@ class Local:
             Job("train", (t,), self._head + k * each, whole if rows else None, rows)
             for k, t in enumerate(tasks)
         ]
-        results = self._deal(jobs)
-        total = torch.zeros(m, size)
-        for job in jobs:
-            total += self.board.floats(job.sums, m, size)
+        total = torch.empty(m, size)
+
+        def sum_up(k: int) -> None:
+            place = self.board.floats(jobs[k].sums, m, size)
+            total.copy_(place) if k == 0 else total.add_(place)
+
+        results = self._deal(jobs, sum_up)
         if full is not None:
             full[:] = self.board.floats(whole, rows, size).numpy()
         return total, results
@@ -143,17 +146,22 @@ class Local:
         self._forge = None
         self.board.close()
 
-    def _deal(self, jobs: Sequence[Job]) -> list[Any]:
-        """Have all jobs done, here or by workers, and return their answers in order."""
+    def _deal(self, jobs: Sequence[Job], then: Callable[[int], Any] = lambda _: None) -> list[Any]:
+        """Have all jobs done, here or by workers; answers in order. Calls then(k) in order as they come in."""
         answers: dict[int, Any] = {}
+        done = 0
         todo, deaths = deque(range(len(jobs))), Counter[int]()
         try:
             while len(answers) < len(jobs):
-                if not self._shared(jobs):
+                if self._shared(jobs):
+                    self._hand_out(jobs, todo, deaths)
+                    self._collect(jobs, todo, answers, deaths)
+                    self._hand_out(jobs, todo, deaths)
+                else:
                     self._alone(jobs, todo, answers)
-                    continue
-                self._hand_out(jobs, todo, deaths)
-                self._collect(jobs, todo, answers, deaths)
+                while done in answers:
+                    then(done)
+                    done += 1
         except BaseException:
             self._dismiss()
             raise

@@ -27,7 +27,7 @@ class Ordinary:
         self.least = 1
 
     def block(self, start: Tensor, task: Task, sums: Tensor, full: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Train a block from start (P,). Adds to sums (m, P), writes rows of full (R, P).
+        """Train a block from start (P,). Overwrites sums (m, P), writes rows of full (R, P).
 
         Returns (k,) |u|^2 and (k,) the loss of `start` on each device's first batch.
         """
@@ -37,7 +37,7 @@ class Ordinary:
             for k in range(task.device.size):
                 first.append(self._device(start, task, k))
                 sumsq.append(streams.difference(start, self.flat.weights, self.update))
-                streams.add(sums, task.weights[:, k].tolist(), self.update, sumsq[-1])
+                streams.add(sums, task.weights[:, k].tolist(), self.update, sumsq[-1], k == 0)
                 if full is not None:
                     full[int(task.row[k])] = self.update
         return torch.stack(sumsq), torch.stack(first)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from scipy.stats import rankdata
 
 from eiffel.core.model import Floats, Ints, Scores
 
@@ -19,6 +18,8 @@ def auroc(margin: Floats, positive: Ints) -> float:
     zeros = positive.size - ones
     if ones == 0 or zeros == 0:
         return float("nan")
+    from scipy.stats import rankdata  # takes longer to import than a small run to train
+
     ranks = float(rankdata(margin)[positive == 1].sum())
     return (ranks - ones * (ones + 1) / 2) / (ones * zeros)
 

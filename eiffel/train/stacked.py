@@ -37,12 +37,12 @@ class Stacked:
         """As `Ordinary.block`."""
         order = np.argsort(-task.steps, kind="stable")
         parts = [order[low : low + self.least] for low in range(0, order.size, self.least)]
-        done = [self._chunk(start, task, part, sums, full) for part in parts]
+        done = [self._chunk(start, task, part, sums, full, part is parts[0]) for part in parts]
         back = torch.from_numpy(np.argsort(order)).to(sums.device)
         return torch.cat([d[0] for d in done])[back], torch.cat([d[1] for d in done])[back]
 
     def _chunk(
-        self, start: Tensor, task: Task, part: Ints, sums: Tensor, full: Tensor | None
+        self, start: Tensor, task: Task, part: Ints, sums: Tensor, full: Tensor | None, fresh: bool
     ) -> tuple[Tensor, Tensor]:
         stack = self.stack[: part.size]
         first = self.descend(stack.copy_(start), start, task, part)
@@ -54,7 +54,7 @@ class Stacked:
         if sums.is_cuda or not bool(fine.all()):
             stack = torch.where(fine[:, None], stack, 0.0)
         weights = torch.from_numpy(task.weights[:, part].astype(np.float32)).to(sums.device)
-        sums.addmm_(weights, stack)
+        sums.addmm_(weights, stack, beta=0 if fresh else 1)
         return sumsq, first
 
     def descend(self, stack: Tensor, start: Tensor, task: Task, part: Ints) -> Tensor:

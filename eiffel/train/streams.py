@@ -28,14 +28,21 @@ def difference(start: Tensor, end: Tensor, out: Tensor) -> Tensor:
     return torch.stack(squares).sum()
 
 
-def add(sums: Tensor, weights: Sequence[float], update: Tensor, sumsq: Tensor) -> None:
-    """sums[row] += weights[row] * update for every row of (m, P), unless sumsq is not finite."""
+def add(sums: Tensor, weights: Sequence[float], update: Tensor, sumsq: Tensor, fresh: bool = False) -> None:
+    """sums[row] += weights[row] * update for every row of (m, P), unless sumsq is not finite.
+
+    fresh: what sums held is overwritten (with zeros, if sumsq is not finite).
+    """
     if sums.is_cuda:
         update = torch.where(torch.isfinite(sumsq), update, torch.zeros_like(update))
     elif not math.isfinite(float(sumsq)):
-        return
+        weights = [0.0] * len(weights)
     for row, weight in zip(sums, weights, strict=True):
-        if weight:
+        if fresh and weight:
+            torch.mul(update, weight, out=row)
+        elif fresh:
+            row.zero_()
+        elif weight:
             row.add_(update, alpha=weight)
 
 
