@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eiffel.core.model import Ints
 
@@ -21,13 +22,14 @@ class Draws:
     def __init__(self) -> None:
         self._bits = np.random.Philox(key=np.zeros(2, np.uint64))
         self._start: dict[str, Any] = dict(self._bits.state)
+        self._key: NDArray[np.uint64] = self._start["state"]["key"]
         self._random = np.random.Generator(self._bits)
 
     def stream(self, seed: int, round_: int, device: int, purpose: int) -> np.random.Generator:
         """The generator at the start of that stream; the next call points the same object elsewhere."""
-        key = [(int(seed) & 0xFFFFFFFF) << 32 | (int(round_) & 0xFFFFFFFF), int(device) << 8 | purpose]
-        state = {"counter": np.zeros(4, np.uint64), "key": np.array(key, np.uint64)}
-        self._bits.state = self._start | {"state": state}  # type: ignore[assignment]
+        self._key[0] = (seed & 0xFFFFFFFF) << 32 | (round_ & 0xFFFFFFFF)
+        self._key[1] = device << 8 | purpose
+        self._bits.state = self._start  # type: ignore[assignment]
         return self._random
 
     def batches(self, seed: int, round_: int, device: int, samples: int, batch: int, steps: int) -> Ints:
@@ -39,7 +41,9 @@ class Draws:
         width = min(batch, samples)
         epochs = -(-steps * width // samples)
         random = self.stream(seed, round_, device, BATCHES)
-        order = np.concatenate([random.permutation(samples) for _ in range(epochs)])
+        order = random.permutation(samples)
+        if epochs > 1:
+            order = np.concatenate([order, *(random.permutation(samples) for _ in range(epochs - 1))])
         return order[: steps * width].reshape(steps, width)
 
     def probe(self, seed: int, round_: int, device: int, samples: int, probe: int) -> Ints:

@@ -44,15 +44,15 @@ class Chunk:
             self.biases.append(stack[:, high : high + out].view(-1, 1, out))
             low = high + out
 
-    def step(self, x: Tensor, y: Tensor, share: Tensor, local: Local, start: Tensor) -> Tensor:
-        """One step of the first A devices. x: (A, b, d). y, share: (A, b). (A,) mean losses before it."""
+    def step(self, x: Tensor, y: Tensor, share: Tensor, local: Local, start: Tensor, told: bool) -> Tensor:
+        """One step of the first A devices. x: (A, b, d). y, share: (A, b). (A,) mean losses, if `told`."""
         active = x.shape[0]
         weights, biases = [w[:active] for w in self.weights], [b[:active] for b in self.biases]
         states = [x]
         for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
             states.append(torch.baddbmm(bias, states[-1], weight.transpose(1, 2)).relu_())
         output = torch.baddbmm(biases[-1], states[-1], weights[-1].transpose(1, 2))
-        losses, delta = slope(output, y, share, local)
+        losses, delta = slope(output, y, share, local, told)
         deltas = [delta]
         for weight, state in zip(weights[:0:-1], states[:0:-1], strict=True):
             deltas.append(torch.bmm(deltas[-1], weight).mul_(state > 0))
@@ -64,22 +64,22 @@ class Chunk:
         return losses
 
 
-def slope(output: Tensor, y: Tensor, share: Tensor, local: Local) -> tuple[Tensor, Tensor]:
-    """(A,) mean losses, and the objective's derivative with respect to the logits. output: (A, b, C).
+def slope(output: Tensor, y: Tensor, share: Tensor, local: Local, told: bool) -> tuple[Tensor, Tensor]:
+    """(A,) mean losses (if `told`), and the objective's derivative by the logits. output: (A, b, C).
 
     d loss / d logits = softmax - onehot, times d objective / d loss, which is `share` for the plain mean.
     """
-    logs = functional.log_softmax(output, -1)
-    losses = -logs.gather(2, y[..., None]).squeeze(2)
-    pull = share
+    labels, pull, losses = y[..., None], share[..., None], share
+    if told or local.objective != "plain":
+        losses = -functional.log_softmax(output, -1).gather(2, labels).squeeze(2)
     if local.objective != "plain":
         with torch.enable_grad():
             free = losses.detach().requires_grad_()
-            target = objective(local.objective)(free, share, local.options).sum()
-            (pull,) = torch.autograd.grad(target, free)
-    delta = logs.exp_()
-    delta.scatter_add_(2, y[..., None], torch.full_like(losses, -1.0)[..., None])
-    return (losses * share).sum(1), delta.mul_(pull[..., None])
+            goal = objective(local.objective)(free, share, local.options).sum()
+            pull = torch.autograd.grad(goal, free)[0][..., None]
+    delta = torch.softmax(output, -1)
+    delta.scatter_add_(2, labels, delta.new_full((), -1.0).expand_as(labels))
+    return (losses * share).sum(1) if told else losses, delta.mul_(pull)
 
 
 class Closed(Stacked):
@@ -92,4 +92,4 @@ class Closed(Stacked):
     def stepper(self, stack: Tensor, local: Local, start: Tensor) -> Step:
         """See `Stacked.stepper`."""
         chunk = Chunk(stack, self.layers)
-        return lambda x, y, share: chunk.step(x.flatten(2), y, share, local, start)
+        return lambda x, y, share, told: chunk.step(x.flatten(2), y, share, local, start, told)

@@ -46,7 +46,8 @@ class Many(Stacked):
         slopes = vmap(self._slope(local))
         self.module.train()
 
-        def step(x: Tensor, y: Tensor, share: Tensor) -> Tensor:
+        def step(x: Tensor, y: Tensor, share: Tensor, told: bool) -> Tensor:
+            del told
             now = stack[: x.shape[0]]
             slope, losses = slopes(now, x, y, share)
             if local.mu:

@@ -19,8 +19,8 @@ from eiffel.train.batches import Draws
 from eiffel.train.flat import Flat
 from eiffel.train.task import Task
 
-Step = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""step(x (A, b, ...), y (A, b), share (A, b)) -> (A,) mean losses before the step."""
+Step = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
+"""step(x (A, b, ...), y (A, b), share (A, b), told) -> (A,) mean losses before the step, wanted if `told`."""
 
 
 class Stacked:
@@ -65,10 +65,10 @@ class Stacked:
         step = self.stepper(stack, task.local, start)
         shift = None if task.shift is None else torch.from_numpy(task.shift[part]).to(stack.device)
         first = torch.zeros(0)
+        labels, inside = self.bank.y[picks], self.bank.x.shape[1:]
         for k, count in enumerate(active.tolist()):
-            some = picks[k, :count]
-            x = self.bank.x.index_select(0, some.reshape(-1)).view(*some.shape, *self.bank.x.shape[1:])
-            losses = step(x, self.bank.y[some], shares[:count])
+            x = self.bank.x.index_select(0, picks[k, :count].reshape(-1))
+            losses = step(x.view(count, -1, *inside), labels[k, :count], shares[:count], k == 0)
             if shift is not None:
                 stack[:count].sub_(shift[:count], alpha=task.local.lr)
             first = losses if k == 0 else first
