@@ -21,20 +21,20 @@ MODELS = {"": "served", "ema_": "ema", "last_": "last"}
 FINALS = {"accuracy": 100.0, "variance": 1.0, "worst10": 100.0, "best10": 100.0, "jain": 1.0, "loss": 1.0}
 """Means of the last five evaluations, and the factor to their unit: per cent, x1e4, 1."""
 
-COSTS = {"bytes": ("total_bytes", 1e6), "joules": ("total_joules", 1.0), "hours": ("total_s", 3600.0)}
-"""What it cost until the target accuracy: record's key, and divisor to MB, J, h."""
+COSTS = {"bytes": ("total_bytes", 1e6), "joules": ("total_joules", 1.0), "seconds": ("total_s", 1.0)}
+"""What it cost until the target accuracy: record's key, and divisor to MB, J, s."""
 
 TOTALS = {
     "all_bytes": ("total_bytes", 1e6),
     "all_joules": ("total_joules", 1.0),
     "wasted": ("total_joules_wasted", 1.0),
-    "all_hours": ("total_s", 3600.0),
+    "all_seconds": ("total_s", 1.0),
     "flat": ("flat", 1.0),
     "took_part": ("participants", 1.0),
     "participation": ("participation_jain", 1.0),
     "done": ("round", 1.0),
 }
-"""At the end of the run, in MB, J, h, devices."""
+"""At the end of the run, in MB, J, s, devices."""
 
 TEMPO: dict[str, Callable[[Floats], float]] = {
     "tau_most": lambda x: float(x.max()),

@@ -23,7 +23,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         ("tau_mean", "mean local steps"), ("accuracy", "accuracy %"),
     ),
     "energy": (
-        ("joules", "J to target"), ("ema_joules", "+EMA J"), ("hours", "h to target"), ("ema_hours", "+EMA h"),
+        ("joules", "J to target"), ("ema_joules", "+EMA J"), ("seconds", "s to target"), ("ema_seconds", "+EMA s"),
         ("all_joules", "J of the run"), ("wasted", "of it wasted"), ("flat", "devices run flat"),
     ),
     "batteries": (
@@ -41,7 +41,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 DECIDES = {
     "fairness": ("variance", "worst10", "accuracy"),
     "communication": ("bytes",),
-    "energy": ("joules", "hours"),
+    "energy": ("joules", "seconds"),
     "batteries": ("flat", "variance"),
     "time": (),
 }
@@ -49,7 +49,7 @@ DECIDES = {
 
 WORDS = {
     "accuracy": "mean accuracy", "variance": "variance over devices", "worst10": "worst tenth",
-    "bytes": "traffic to the target", "joules": "energy to the target", "hours": "time to the target",
+    "bytes": "traffic to the target", "joules": "energy to the target", "seconds": "time to the target",
     "flat": "devices run flat",
 }  # fmt: skip
 IN_POINTS = ("accuracy", "worst10", "best10", "jain", "flat", "done", "participation", "took_part")
@@ -156,7 +156,7 @@ def _cell(measured: Measured, run: str, measure: str, best: bool) -> Cell:
     reached = int(np.isfinite(figures).sum())
     if not reached:
         return Cell(
-            "–", f"0 of {figures.size} seeds" if bare(measure) in ("bytes", "joules", "hours") else ""
+            "–", f"0 of {figures.size} seeds" if bare(measure) in ("bytes", "joules", "seconds") else ""
         )
     if reached < figures.size:
         return Cell("–", f"{reached} of {figures.size} seeds")
