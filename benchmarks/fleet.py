@@ -21,7 +21,7 @@ import numpy as np
 from eiffel.aggregate import Aggregate, Rank
 from eiffel.core.checkpoint import flatten
 from eiffel.core.ledger import Ledger
-from eiffel.core.model import Outcomes, Plan, Reports, Snapshot, Status, Trained, generator
+from eiffel.core.model import Local, Outcomes, Plan, Reports, Snapshot, Status, Trained, generator
 from eiffel.method import Cohort, Method
 from eiffel.pace import EiffelPace
 from eiffel.select import EiffelSelect, Uniform
@@ -102,7 +102,12 @@ def measure(n: int, method: Method) -> dict[str, float]:
 
 METHODS = {
     "eiffel": Method(
-        select=EiffelSelect(), pace=EiffelPace(), aggregate=Aggregate(Rank()), cohort=Cohort(K), name="eiffel"
+        name="eiffel",
+        select=EiffelSelect(),
+        pace=EiffelPace(),
+        aggregate=Aggregate(Rank()),
+        local=Local(probe=64),
+        cohort=Cohort(K),
     ),
     "uniform": Method(select=Uniform(), cohort=Cohort(K), name="uniform"),
 }

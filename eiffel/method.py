@@ -14,9 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eiffel.aggregate import Aggregate, AggregateState
 from eiffel.budget import Budget, Spending
+from eiffel.core.costs import SCALAR_BYTES, probe_steps
 from eiffel.core.model import (
     Bools,
     Codes,
@@ -32,9 +34,6 @@ from eiffel.core.model import (
 )
 from eiffel.pace import Fixed, Pace
 from eiffel.select import Candidates, Select, Tempo, Uniform
-
-SCALAR_BYTES = 16
-"""What a device sends beside its update: loss, first loss, |u|^2, charge, as float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,9 @@ class Method:
             full=self.aggregate.weights.full or self.select.full or self.pace.gradients,
             deadline_s=min(self.cohort.deadline_s, patience),
             # A rule that takes everybody waits for everybody.
-            wait_for=min(self.cohort.enough, chosen.size) if chosen.size <= self.cohort.asked else chosen.size,
+            wait_for=min(self.cohort.enough, chosen.size)
+            if chosen.size <= self.cohort.asked
+            else chosen.size,
             notes=self.pace.notes(state.pace) | self.budget.notes(state.spending),
             downlink=down - 1.0 if held.size and np.isin(chosen, held).all() else down,
             uplink=up,
@@ -204,16 +205,31 @@ class Method:
         spare = snapshot.battery_j
         if reserve := self.cohort.battery_reserve:
             powered = np.isfinite(snapshot.capacity_j)
-            spare = np.subtract(spare, np.float32(reserve) * snapshot.capacity_j, out=spare.copy(), where=powered)
+            spare = np.subtract(
+                spare, np.float32(reserve) * snapshot.capacity_j, out=spare.copy(), where=powered
+            )
+        task_s, task_j = self._with_probe(among)
         checks: tuple[tuple[Reason, Bools], ...] = (
-            (Reason.BATTERY, among.task_j >= spare),
-            (Reason.DEADLINE, among.task_s > self.cohort.deadline_s),
-            (Reason.BUDGET, among.task_j > self.budget.left_j(state.spending)),
+            (Reason.BATTERY, task_j >= spare),
+            (Reason.DEADLINE, task_s > self.cohort.deadline_s),
+            (Reason.BUDGET, task_j > self.budget.left_j(state.spending)),
         )
         for code, hit in checks:
             if hit.any():
                 reason[(reason == Reason.CHOSEN) & hit] = code
         return reason
+
+    def _with_probe(self, among: Candidates) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(N,) seconds and joules of the task with the loss probe, as the world will charge them.
+
+        Scores leave the probe out (it is the same few forward passes for everybody); what a device can bear
+        must not.
+        """
+        if not self.local.probe:
+            return among.task_s, among.task_j
+        snapshot = among.snapshot
+        steps = probe_steps(self.local, snapshot.examples).astype(np.float32)
+        return among.task_s + steps * snapshot.step_s, among.task_j + steps * snapshot.step_j
 
     def _weigh(self, state: MethodState, tempo: Tempo) -> Weigh:
         rule, rule_state, plain = self.aggregate.weights, state.aggregate.weights, self.pace.sums

@@ -51,6 +51,16 @@ def test_reasons_by_hand() -> None:
     ]
 
 
+def test_the_probe_counts_against_charge_and_deadline() -> None:
+    """A probe of 6 samples at batch 2 costs 6/(3*2) = 1 step: 5 J and 5 s in all, where 4.5 are to be had."""
+    world = snapshot(2, battery_j=np.array([4.5, 100], np.float32))
+    assert decide(method(local=Local(batch=2)), world).chosen.tolist() == [0, 1]
+    probing = method(local=Local(batch=2, probe=6))
+    assert decide(probing, world).reason.tolist() == [Reason.BATTERY, Reason.CHOSEN]
+    hurried = method(local=Local(batch=2, probe=6), cohort=Cohort(2, deadline_s=4.5))
+    assert decide(hurried, snapshot(2)).reason.tolist() == [Reason.DEADLINE] * 2
+
+
 def test_a_reserve_keeps_charge() -> None:
     """Capacity 200 J, reserve 25 % = 50 J: with 53 J left a task of 4 J is refused, with 55 J it is not."""
     world = snapshot(2, battery_j=np.array([53, 55], np.float32))
