@@ -56,14 +56,13 @@ def purchase(used: Floats, take: Floats, capacity: Floats, low: Floats, high: Fl
 def alpha(capacity: Floats, low: Floats, high: Floats, gang: int = 1) -> float:
     """Half of the competitive factor of exponential prices: welfare >= OPT / (2 alpha).
 
-    alpha = max(1, max_r c_r (q_r - 1)) with q_r = (high_r/low_r)^(1/m_r), m_r = c_r - gang + 1, which tends to
-    the textbook ln(high/low) for large capacities. It holds when sum_r low_r c_r <= OPT/2, every value per
-    GPU is <= high, and the price reaches `high` before a gang can fail to fit, i.e. for prices computed with
-    capacity m_r. Proof in docs/cluster-maths.md.
+    alpha = max(1, max_r c_r (q_r - 1) q_r^(gang - 1)), q_r = (high_r / low_r)^(1 / c_r), `gang` the largest one;
+    for gangs of 1 it tends to the textbook ln(high / low) as capacities grow. It holds, in any order of jobs, if
+    every value per GPU is <= high and sum_r c_r low_r q_r^(gang - 1) <= OPT / 2. Proof in docs/cluster-maths.md.
     """
-    room = np.maximum(np.asarray(capacity, float) - gang + 1.0, 1.0)
-    growth = (np.asarray(high, float) / np.asarray(low, float)) ** (1.0 / room)
-    return float(max(1.0, np.max(np.asarray(capacity, float) * (growth - 1.0))))
+    size = np.asarray(capacity, float)
+    growth = (np.asarray(high, float) / np.asarray(low, float)) ** (1.0 / size)
+    return float(max(1.0, np.max(size * (growth - 1.0) * growth ** (gang - 1))))
 
 
 def fill(score: Floats, gang: Ints, room: Ints, order: Ints) -> tuple[Ints, Ints]:

@@ -4,7 +4,7 @@ The objectives are those of the paper's public code; solving is ours (`core.leve
 time that job j should spend on type r. In every slot job j goes before others on type r by the priority
 x_jr / (its part of the time given on r since the last solve), ties to the larger deficit, then the larger share.
 Shares are recomputed when jobs came or went, at most every `every_s`. Each objective has a blind variant
-(`aware=False`) that takes every device type for equally fast.
+(`aware=False`) that takes every device type for as fast as the first.
 """
 
 from dataclasses import dataclass, replace
@@ -81,7 +81,8 @@ class Gavel:
         capacity = snapshot.capacity.astype(float)
         rate = np.where(snapshot.gang[:, None] <= capacity, snapshot.rate, 0.0)
         if not self.aware:
-            rate = np.where(rate > 0, rate.max(axis=1, initial=0.0)[:, None], 0.0)
+            reference = np.where(rate[:, 0] > 0, rate[:, 0], rate.max(axis=1, initial=0.0))
+            rate = np.where(rate > 0, reference[:, None], 0.0)
         alone = isolated(snapshot.gang, capacity)
         pace = np.maximum((rate * alone).sum(axis=1), 1e-300)
         fair = book.fair + (book.left - snapshot.remaining) / pace
@@ -93,6 +94,11 @@ class Gavel:
 
     def _level(self, seen: Snapshot, rate: Floats, capacity: Floats, fair: Floats, pace: Floats) -> Floats:
         gang, runs = seen.gang, rate.max(axis=1, initial=0.0) > 0
+        if (
+            not self.aware and (rate > 0).all() and len(capacity) > 1
+        ):  # types are alike: one, shared out evenly
+            pooled = self._level(seen, rate[:, :1], capacity.sum(keepdims=True), fair, pace)
+            return np.asarray(pooled * (capacity / capacity.sum()), float)
         if self.objective == "makespan":
             return level(rate, gang, capacity, seen.remaining / seen.weight).share
         if self.objective == "finish_time":

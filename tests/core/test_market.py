@@ -42,17 +42,12 @@ def test_exponential_prices_are_low_when_empty_high_when_full_and_rise() -> None
 
 
 def online(
-    value: np.ndarray,
-    gang: np.ndarray,
-    capacity: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    m: np.ndarray,
+    value: np.ndarray, gang: np.ndarray, capacity: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> float:
     """Jobs in the given order buy the class with the largest payoff, if positive and if it fits."""
     used, welfare = np.zeros(len(capacity)), 0.0
     for v, w in zip(value, gang, strict=True):
-        payoff = w * v - purchase(used, np.full(len(capacity), float(w)), m, low, high)
+        payoff = w * v - purchase(used, np.full(len(capacity), float(w)), capacity, low, high)
         payoff = np.where(used + w <= capacity, payoff, -np.inf)
         r = int(payoff.argmax())
         if payoff[r] > 0:
@@ -74,21 +69,22 @@ def best_welfare(value: np.ndarray, gang: np.ndarray, capacity: np.ndarray) -> f
     return best
 
 
-@pytest.mark.parametrize("gang_top", [1, 2])
-def test_welfare_is_at_least_opt_over_two_alpha_in_any_order(gang_top: int) -> None:
-    """Brute force on up to 6 jobs; low is set so that sum low_r C_r <= min_j w_j V_j / 2 <= OPT / 2."""
-    rng = np.random.default_rng(1)
-    for _ in range(60):
+@pytest.mark.parametrize("top", [1, 2, 3])
+def test_welfare_is_at_least_opt_over_two_alpha_in_any_order(top: int) -> None:
+    """Brute force on up to 6 jobs, gangs up to `top`; low is lowered until sum_r c_r low_r q_r^(top-1) <= OPT / 2."""
+    rng = np.random.default_rng(top)
+    for _ in range(40):
         jobs, kinds = int(rng.integers(1, 7)), int(rng.integers(1, 3))
-        capacity = rng.integers(gang_top, 6, kinds).astype(float)
-        gang = rng.integers(1, gang_top + 1, jobs)
+        capacity = rng.integers(top, 6, kinds).astype(float)
+        gang = rng.integers(1, top + 1, jobs)
         value = rng.lognormal(0, 1, (jobs, kinds))
-        low = np.full(kinds, (gang * value.max(axis=1)).min() / 2 / capacity.sum())
-        high = np.maximum(value.max(axis=0), low)
-        room = capacity - gang_top + 1
-        got = online(value, gang, capacity, low, high, room)
-        bound = best_welfare(value, gang, capacity) / (2 * alpha(capacity, low, high, gang_top))
-        assert got >= bound - 1e-9
+        optimum = best_welfare(value, gang, capacity)
+        high = value.max(axis=0)
+        low = high.copy()
+        while (capacity * low * (high / low) ** ((top - 1) / capacity)).sum() > optimum / 2:
+            low = low / 1.2
+        got = online(value, gang, capacity, low, high)
+        assert got >= optimum / (2 * alpha(capacity, low, high, top)) - 1e-9
 
 
 def test_alpha_tends_to_the_logarithm_for_large_capacity() -> None:
