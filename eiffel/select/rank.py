@@ -57,6 +57,12 @@ class LossRank:
         b[device] = new
         return LossRank(b, count)
 
+    def widened(self, fresh: LossRank) -> LossRank:
+        """The ranks of a fleet that newcomers joined: `fresh` is one of that size in which nobody reported."""
+        b = np.concatenate([self.bin, fresh.bin[self.bin.size :]])
+        count = np.bincount(b, minlength=BINS) if fresh.count.size else fresh.count
+        return LossRank(b, count.astype(np.int32))
+
     def log_rank(self) -> NDArray[np.float32]:
         """(N,) log of rank/N in (0, 1]; equal losses share the larger rank. One look-up a device."""
         n = max(self.bin.size, 1)
