@@ -75,6 +75,7 @@ class GridWorld:
         self._out: dict[str, Sent] = {}
         self._seen: set[str] = set()
         self._asking: dict[str, Sent] = {}
+        self._met: dict[int, tuple[str, Mapping[str, float]]] = {}
         self._mute: set[int] = set()
         self.strays: Counter[str] = Counter()
         self.stray_bytes = 0
@@ -105,6 +106,11 @@ class GridWorld:
             if (free >= wanted and settled) or self._clock() >= until:
                 break
             self._sleep(self.waits.poll_s)
+        if self._met:
+            self._seat_met(self._post.present())
+            self.look()
+            snapshot = self._snapshot(round_)
+            free = int(np.count_nonzero(snapshot.reason == Reason.CHOSEN))
         self._first = False
         if free < self.waits.least:
             self.why = (
@@ -150,7 +156,7 @@ class GridWorld:
 
     def _introduce(self, present: Sequence[int]) -> None:
         """Seat those who answered, and those who were asked and will not answer, under a key of last resort."""
-        now, come = self.now, dict[int, tuple[str, Mapping[str, float]]]()
+        now, come = self.now, self._met
         for answer in self._post.collect([i for i, s in self._asking.items() if s.id]):
             sent = self._asking.pop(answer.answers, None)
             if sent is not None and answer.status != Status.LEFT:
@@ -160,7 +166,13 @@ class GridWorld:
             if not sent.id or now - sent.at > self.waits.query_s:
                 del self._asking[id_]
                 come[sent.letter.node] = (self._post.fallback(sent.letter.node), {})
-        self._seat(come, present)
+        if not (self._first and self._asking):
+            self._seat_met(present)
+
+    def _seat_met(self, present: Sequence[int]) -> None:
+        """The first ones are seated all together, by their keys: who answered sooner changes nothing."""
+        self._met, met = {}, self._met
+        self._seat(met, present)
 
     def _expire(self) -> None:
         """Forget letters whose time has passed, or to nodes that are gone."""
