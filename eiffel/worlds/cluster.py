@@ -15,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 
 from eiffel.core.jobs import (
-    NOWHERE,
     Floats,
     Ints,
     Nodes,
@@ -29,7 +28,8 @@ from eiffel.core.jobs import (
 )
 from eiffel.core.placement import Gangs, gangs
 from eiffel.worlds.cluster_estimates import Estimates, Known
-from eiffel.worlds.cluster_run import ClusterRun, LastRefusal, Sittings, Timeline
+from eiffel.worlds.cluster_run import ClusterRun, LastRefusal, Timeline
+from eiffel.worlds.cluster_seats import Seats
 
 Mode = Literal["slot", "event"]
 PATIENCE = 1000  # decisions in a row that run nothing, with nothing to come, before a policy is called stuck
@@ -105,10 +105,7 @@ class _World:
         )  # fmt: skip
         self.free = nodes.devices.copy()
         self.active = np.zeros(0, np.int64)
-        self.held = NOWHERE  # by trace row
-        self.debt = np.zeros(0)  # (gangs of held,) s of restart still to sit out
-        self.seated = np.zeros(0)  # (P of held,) s, since when each part sits there
-        self.sittings: list[tuple[Any, ...]] = []
+        self.seats = Seats(jobs, len(nodes))
         self.ticks: list[tuple[Any, ...]] = []
 
     def run(self, seed: int, until_s: float) -> ClusterRun:
@@ -176,9 +173,9 @@ class _World:
         for down, up, node in self.outages:
             if down <= now < up:
                 self.free[node] = 0
-        if len(self.held) and (self.free[self.held.node] == 0).any():
-            gone = np.unique(self.held.job[self.free[self.held.node] == 0])
-            self._leave(self._of(gone), np.full(len(self.trace), now))
+        held = self.seats.held
+        if len(held) and (self.free[held.node] == 0).any():
+            self.seats.leave(held.job[self.free[held.node] == 0], np.full(len(self.trace), now))
 
     def _observe(self, now: float, belief: Any) -> Snapshot:
         a, t = self.active, self.trace
@@ -187,7 +184,8 @@ class _World:
             np.floor((t.work[a] - self.remaining[a]) / self.declared[a] * t.epochs[a] + 1e-9) / t.epochs[a]
         )
         known = self.remaining[a] + (self.declared[a] - t.work[a])
-        held = Rows(np.searchsorted(a, self.held.job), self.held.node, self.held.count, self.held.copy)
+        h = self.seats.held
+        held = Rows(np.searchsorted(a, h.job), h.node, h.count, h.copy)
         return Snapshot(
             now, self.slot_s, self.restart_s, a, t.arrival[a], self.declared[a], known, t.gang[a], t.weight[a],
             rate, spread, self.attained[a], self.ran[a], progress, t.epochs[a], self.last_ran[a], held, self.nodes,
@@ -201,8 +199,8 @@ class _World:
         a, rows, jobs = self.active, plan.rows, len(seen)
         self._check(rows, seen)
         crew = gangs(rows, self.lone[a], self.trace.spread[a], self.nodes)
-        debt, moved = self._debts(rows, crew, seen.held)
-        self._reseat(rows, seen, debt)
+        seated = Rows(a[rows.job], rows.node, rows.count, rows.copy)
+        debt, moved = self.seats.settle(seated, crew, seen.now, self.restart_s, self.preemptions)
         copies = np.bincount(crew.job, minlength=jobs)
         forked = copies > 1
         speed = crew.speed * np.where(forked, self.efficiency, 1.0)[crew.job]
@@ -221,30 +219,37 @@ class _World:
         ended = (take <= span * (1 + 1e-12)) & ~broken & (copies > 0)
         done = np.where(ended, self.remaining[a], np.minimum(done, self.remaining[a] + lost))
         self.remaining[a] = np.where(ended, 0.0, self.remaining[a] - done + lost)
-        size = np.add.reduceat(rows.count, crew.first) if len(crew.first) else np.zeros(0)
-        ran = np.zeros(jobs)
-        np.maximum.at(ran, crew.job, useful)
-        stayed = np.zeros(jobs)
-        np.maximum.at(stayed, crew.job, stop_gang)
-        self.attained[a] += np.bincount(crew.job, useful * size, jobs)
-        self.ran[a] += ran
-        self.busy[a] += np.bincount(crew.job, stop_gang * size, jobs)
-        self.done[a] += done
-        self.lost[a] += lost
-        started = np.isnan(self.start[a]) & (copies > 0)
-        self.start[a[started]] = seen.now
-        self.last_ran[a[copies > 0]] = end
-        self.moves[a] += np.bincount(crew.job, moved, jobs) > 0
-        self.finish[a[ended]] = seen.now + take[ended]
-        self.debt = np.maximum(debt - span, 0.0)
+        self.seats.debt = np.maximum(debt - span, 0.0)
         if broken.any():
             fell = np.full(len(self.trace), end)
             np.minimum.at(fell, a[crew.job[hit]], seen.now + failed[hit])
-            self._leave(self._of(a[broken]), fell)
+            self.seats.leave(a[broken], fell)
+        self.finish[a[ended]] = seen.now + take[ended]
+        self.done[a] += done
+        self.lost[a] += lost
+        ran, stayed = self._book(rows, crew, useful, stop_gang, seen.now, end)
         shifted = np.bincount(crew.job, moved, jobs) > 0
+        self.moves[a] += shifted
         outcomes = Outcomes(seen.now, span, np.asarray(done, float), ran, stayed, shifted, ended)
         sat = Sat(crew.job, self.nodes.type[rows.node[crew.first]], crew.parts > 1, crew.speed, useful)
         return outcomes, sat
+
+    def _book(
+        self, rows: Rows, crew: Gangs, useful: Floats, stayed: Floats, now: float, end: float
+    ) -> tuple[Floats, Floats]:
+        """Book what the gangs did: useful and stayed (K,) s. Returns both by job (of its longest copy)."""
+        a, jobs = self.active, len(self.active)
+        size = np.add.reduceat(rows.count, crew.first) if len(crew.first) else np.zeros(0)
+        ran, held = np.zeros(jobs), np.zeros(jobs)
+        np.maximum.at(ran, crew.job, useful)
+        np.maximum.at(held, crew.job, stayed)
+        self.ran[a] += ran
+        self.attained[a] += np.bincount(crew.job, useful * size, jobs)
+        self.busy[a] += np.bincount(crew.job, stayed * size, jobs)
+        present = a[crew.job]
+        self.start[present] = np.where(np.isnan(self.start[present]), now, self.start[present])
+        self.last_ran[present] = end
+        return ran, held
 
     def _check(self, rows: Rows, seen: Snapshot) -> None:
         """A plan that breaks the rules is an error of the policy, not something to be silently mended."""
@@ -262,65 +267,6 @@ class _World:
             raise ValueError(
                 f"{self.policy.name}: job {seen.job[j]} is planned {held[j]} GPUs, its gang is {seen.gang[j]}"
             )
-
-    def _debts(self, rows: Rows, crew: Gangs, held: Rows) -> tuple[Floats, Ints]:
-        """(K,) restart time each gang has still to sit out, and whether it starts or moves now."""
-        moved = np.ones(len(crew.job), np.int64)
-        debt = np.full(len(crew.job), self.restart_s)
-        if not len(held) or not len(rows):
-            return debt, moved
-        was = _gang_of(held)
-        key, old = rows.job * len(self.nodes) + rows.node, held.job * len(self.nodes) + held.node
-        order = np.argsort(old)
-        at = order[np.minimum(np.searchsorted(old, key, sorter=order), len(old) - 1)]
-        same = (old[at] == key) & (held.count[at] == rows.count)
-        source = np.where(same, was[at], -1)
-        low, high = np.minimum.reduceat(source, crew.first), np.maximum.reduceat(source, crew.first)
-        stays = (low == high) & (low >= 0) & (np.bincount(was)[low] == crew.parts)
-        moved[stays] = 0
-        debt[stays] = self.debt[low[stays]]
-        return debt, moved
-
-    def _reseat(self, rows: Rows, seen: Snapshot, debt: Floats) -> None:
-        """Take over the new placement; close the sittings of the parts that left, open those that came."""
-        new = Rows(self.active[rows.job], rows.node, rows.count, rows.copy)
-        old = self.held
-        width = len(self.nodes)
-        key_new, key_old = new.job * width + new.node, old.job * width + old.node
-        order = np.argsort(key_old)
-        seated = np.full(len(new), seen.now)
-        keep = np.zeros(len(old), bool)
-        if len(old) and len(new):
-            at = order[np.minimum(np.searchsorted(key_old, key_new, sorter=order), len(old) - 1)]
-            same = (key_old[at] == key_new) & (old.count[at] == new.count) & (old.copy[at] == new.copy)
-            seated[same] = self.seated[at[same]]
-            keep[at[same]] = True
-        if not keep.all():
-            self._sit(~keep, np.full(len(self.trace), seen.now))
-            stopped = np.zeros(len(self.trace), bool)
-            stopped[old.job] = True
-            stopped[new.job] = False
-            self.preemptions[stopped] += 1
-        self.held, self.seated, self.debt = new, seated, debt
-
-    def _sit(self, gone: Any, end: Floats) -> None:
-        """Log the parts `gone` (P,) of the placement as sittings that end at end (J,)."""
-        if gone.any():
-            h = self.held.where(gone)
-            self.sittings.append((h.job, h.node, h.count, h.copy, self.seated[gone], end[h.job]))
-
-    def _of(self, jobs: Ints) -> Any:
-        """(P,) which placement rows belong to these jobs."""
-        listed = np.zeros(len(self.trace), bool)
-        listed[jobs] = True
-        return listed[self.held.job]
-
-    def _leave(self, gone: Any, end: Floats) -> None:
-        """Remove parts from the placement (ended jobs, failed nodes)."""
-        self._sit(gone, end)
-        alive = _gang_of(self.held)[~gone]
-        self.debt = self.debt[np.unique(alive)]
-        self.held, self.seated = self.held.where(~gone), self.seated[~gone]
 
     def _next(self, now: float, until: float, after: float, ends: float, running: bool) -> float:
         """When to decide again."""
@@ -363,28 +309,22 @@ class _World:
             (seen.now, out.seconds, len(a) - waiting, waiting, busy, useful, seen.capacity, spent)
         )
         if out.ended.any():
-            self._leave(self._of(a[out.ended]), self.finish)
+            self.seats.leave(a[out.ended], self.finish)
             self.active = a[~out.ended]
 
     def _result(self, refused: Ints, complete: bool) -> ClusterRun:
         last = self.ticks[-1][0] + self.ticks[-1][1] if self.ticks else 0.0
-        self._sit(np.ones(len(self.held), bool), np.full(len(self.trace), last))
+        self.seats.leave(self.seats.held.job, np.full(len(self.trace), last))
         kinds = len(self.nodes.types)
         columns = list(zip(*self.ticks, strict=True)) if self.ticks else [()] * 8
         shaped = [
             np.array(c).reshape(len(self.ticks), kinds) if 4 <= k < 7 else np.array(c)
             for k, c in enumerate(columns)
         ]
-        bars = (
-            [np.concatenate(c) for c in zip(*self.sittings, strict=True)]
-            if self.sittings
-            else [np.zeros(0)] * 6
-        )
-        job, node, count, copy = (b.astype(np.int64) for b in bars[:4])
         return ClusterRun(
             self.policy.name, self.trace, self.nodes, self.slot_s, self.restart_s, self.start, self.finish, self.ran,
             self.busy, self.done, self.lost, self.moves, self.preemptions, refused, self.waited, self.refusal,
-            Timeline(*shaped), Sittings(job, node, count, copy, bars[4], bars[5]), complete,
+            Timeline(*shaped), self.seats.sittings(), complete,
         )  # fmt: skip
 
 
@@ -397,13 +337,6 @@ class Sat:
     apart: Any  # (K,) bool: on several nodes
     speed: Floats  # (K,) steps/s
     seconds: Floats  # (K,) s over which it was measured
-
-
-def _gang_of(rows: Rows) -> Ints:
-    """(P,) number of the gang that each placement row belongs to."""
-    new = np.zeros(len(rows), np.int64)
-    new[1:] = (np.diff(rows.job) != 0) | (np.diff(rows.copy) != 0)
-    return np.cumsum(new)
 
 
 def _time_to_do(speed: Floats, wait: Floats, job: Ints, work: Floats, forked: Any) -> Floats:
