@@ -3,8 +3,8 @@
     python benchmarks/engines.py [--turns 9] [--only W1 W2]
 
 `bare` is what a careful researcher writes: one process, one thread, one module that is reused, parameters
-loaded by copy_, a new torch.optim.SGD for each client, batches by index, in-place aggregation. pfl and
-Flower's own engine take part where they are installed (pfl is timed by its own loop, see `pfl_round`).
+loaded by copy_, a new torch.optim.SGD for each client, batches by index, in-place aggregation. With
+--flower, Flower's own simulation engine is timed too, after the others and by its own loop (see peers.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import record
+from benchmarks import peers, record
 from eiffel.core.model import Local, Plan
 from eiffel.data.federated import Federated, Parts
 from eiffel.train import models, trainer
@@ -132,7 +132,7 @@ def eiffel(work: Work, data: Federated, settings: Mapping[str, Any]) -> tuple[Ca
     return one, engine
 
 
-def measure(name: str, turns: int) -> list[dict[str, Any]]:
+def measure(name: str, turns: int, flower: int) -> list[dict[str, Any]]:
     """All variants of one workload, in turn."""
     work = WORK[name]
     data = samples(work)
@@ -151,10 +151,12 @@ def measure(name: str, turns: int) -> list[dict[str, Any]]:
         call(0)
     try:
         pids = lambda: [p for e in engines for p in getattr(e.crew, "pids", {}).values()]  # noqa: E731
-        found = record.rows(record.in_turn(variants, turns, pids), "bare")
+        seconds = record.in_turn(variants, turns, pids)
     finally:
         for engine in engines:
             engine.close()
+    theirs = peers.flower(work, data, flower) if flower else None
+    found = record.rows(seconds | ({"Flower's engine (Ray)": theirs} if theirs else {}), "bare")
     record.table(f"{name}: {work.title}; {work.cohort} of {work.clients} clients, {work.steps} steps", found)
     print(f"  {engines[-1].note}")
     return found
@@ -165,8 +167,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--only", nargs="+", choices=list(WORK), default=list(WORK))
+    parser.add_argument("--flower", type=int, default=0, help="rounds of Flower's engine, where installed")
     asked = parser.parse_args()
-    results = {name: measure(name, asked.turns) for name in asked.only}
+    results = {name: measure(name, asked.turns, asked.flower) for name in asked.only}
     record.write("engines", {"workloads": results})
 
 

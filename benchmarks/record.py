@@ -89,6 +89,9 @@ def write(name: str, results: Mapping[str, Any]) -> Path:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     path = Path(__file__).parent / "results" / f"{name}-{today}.json"
     path.parent.mkdir(exist_ok=True)
+    if "workloads" in results and path.exists():
+        earlier = json.loads(path.read_text()).get("workloads", {})
+        results = {**results, "workloads": {**earlier, **results["workloads"]}}
     part = path.with_suffix(".part")
     part.write_text(json.dumps({"date": today, "hardware": hardware(), **results}, indent=1) + "\n")
     os.replace(part, path)
