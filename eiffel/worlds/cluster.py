@@ -71,7 +71,7 @@ def simulate(
     if not (slot_s > 0 and restart_s >= 0 and consolidate_s >= 0 and 0 < efficiency <= 1):
         raise ValueError("need slot_s > 0, restart_s >= 0, consolidate_s >= 0 and 0 < efficiency <= 1")
     world = _World(trace.on(nodes.types), nodes, policy, slot_s, restart_s, mode, efficiency, consolidate_s)
-    world.outages = sorted((o.down, o.up, o.node) for o in outages)
+    world.away(outages)
     world.estimates = estimates or Known()
     world.declared = world.trace.work if declared is None else np.maximum(declared, world.trace.work)
     return world.run(seed, until_s)
@@ -80,7 +80,6 @@ def simulate(
 class _World:
     """The mutable insides of one run. J jobs of the trace; `active` holds trace rows, ascending."""
 
-    outages: list[tuple[float, float, int]]
     estimates: Estimates
     declared: Floats
 
@@ -108,6 +107,18 @@ class _World:
         self.seats = Seats(jobs, len(nodes))
         self.ticks: list[tuple[Any, ...]] = []
 
+    def away(self, outages: Sequence[Outage]) -> None:
+        """Note when which nodes are away. Raises ValueError for a node that does not exist or no time at all."""
+        for o in outages:
+            if not (0 <= o.node < len(self.nodes) and o.down < o.up):
+                raise ValueError(
+                    f"{o}: the cluster has nodes 0 to {len(self.nodes) - 1}, and down < up is needed"
+                )
+        self.down = np.array([o.down for o in outages], float)
+        self.up = np.array([o.up for o in outages], float)
+        self.node = np.array([o.node for o in outages], np.int64)
+        self.changes = np.unique(np.concatenate([self.down, self.up]))
+
     def run(self, seed: int, until_s: float) -> ClusterRun:
         """The five lines: observe, decide, run, learn, record."""
         refused = self._admit_or_refuse()
@@ -127,7 +138,7 @@ class _World:
             spent = clock.perf_counter() - began
             after = arrival[head] if head < len(arrival) else np.inf
             outcomes, sat = self._carry_out(plan, seen, min(after, until_s))
-            idle = 0 if len(plan.rows) or np.isfinite(after) or self.outages else idle + 1
+            idle = 0 if len(plan.rows) or np.isfinite(after) or now < self.up.max(initial=0.0) else idle + 1
             if idle >= PATIENCE:
                 raise ValueError(
                     f"{self.policy.name}: nothing has run for {idle} decisions, {len(seen)} jobs wait"
@@ -167,12 +178,10 @@ class _World:
 
     def _service(self, now: float) -> None:
         """Which nodes are there now; a gang on a node that is not loses its place."""
-        if not self.outages:
+        if not len(self.down):
             return
         self.free = self.nodes.devices.copy()
-        for down, up, node in self.outages:
-            if down <= now < up:
-                self.free[node] = 0
+        self.free[self.node[(self.down <= now) & (now < self.up)]] = 0
         held = self.seats.held
         if len(held) and (self.free[held.node] == 0).any():
             self.seats.leave(held.job[self.free[held.node] == 0], np.full(len(self.trace), now))
@@ -270,7 +279,8 @@ class _World:
 
     def _next(self, now: float, until: float, after: float, ends: float, running: bool) -> float:
         """When to decide again."""
-        outage = min((t for o in self.outages for t in o[:2] if t > now), default=np.inf)
+        later = int(np.searchsorted(self.changes, now, side="right"))
+        outage = float(self.changes[later]) if later < len(self.changes) else np.inf
         wake = min(after, ends, outage, max(until, now + self.slot_s))
         if not np.isfinite(wake):
             raise ValueError(
@@ -284,9 +294,9 @@ class _World:
     def _failures(self, rows: Rows, crew: Gangs, now: float, end: float) -> Floats:
         """(K,) s after which a gang loses a node in this stretch, inf if it does not."""
         fails = np.full(len(rows), np.inf)
-        for down, _, node in self.outages:
-            if now < down <= end:
-                fails[rows.node == node] = np.minimum(fails[rows.node == node], down - now)
+        for o in np.flatnonzero((now < self.down) & (self.down <= end)):
+            hit = rows.node == self.node[o]
+            fails[hit] = np.minimum(fails[hit], self.down[o] - now)
         return np.minimum.reduceat(fails, crew.first) if len(rows) else fails
 
     # ---- record
