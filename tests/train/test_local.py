@@ -159,6 +159,21 @@ def test_an_error_in_a_worker_comes_back_as_one(rounds, plan_of, pair):
     assert len(pair.crew.pids) == 2
 
 
+def test_a_worker_that_hangs_is_not_waited_for_for_ever(rounds, plan_of, pair, monkeypatch):
+    """Both workers are stopped; after the budget the round fails, and the next one has new workers."""
+    rounds(pair, 1)
+    for pid in pair.crew.pids.values():
+        os.kill(pid, signal.SIGSTOP)
+    plan = plan_of(pair.initial(0), range(20), [1] * 20)
+    monkeypatch.setattr(pair.crew, "budget", 0.3)
+    with pytest.raises(TimeoutError, match=r"engine\.budget"):
+        pair.train(plan, plan.chosen, plan.steps, 0)
+    monkeypatch.undo()
+    assert not pair.crew.pids
+    rounds(pair, 1)
+    assert len(pair.crew.pids) == 2
+
+
 def test_memory_mapped_samples_are_shared_as_they_are(blobs, tmp_path):
     """A slice of a mapped file keeps its place in the file."""
     from eiffel.train.board import attach, share
