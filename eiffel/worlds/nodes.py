@@ -21,8 +21,8 @@ FIGURES = ("examples", "step_s", "step_j", "exchange_s", "exchange_j", "battery_
 """Per device; NaN where nobody said. floor: share of its capacity below which it will not work."""
 WATTS = 3.0
 """Of a device that says nothing of its power: a phone's busy cores (Redmi Note 8 by its power profile)."""
-STEP_S, EXCHANGE_S = 0.1, 1.0
-"""Of a fleet of which nothing is known yet: any numbers do, for all its devices are alike."""
+STEP_S, EXCHANGE_S = 1e-4, 1e-3
+"""Of a fleet of which nothing is known yet: alike for all, and too short to miss any deadline unheard."""
 KEEP = 0.7
 """Weight of the old estimate when a new measurement comes in."""
 
