@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from eiffel.core.jobs import NOWHERE, Nodes, Outcomes, Plan, Refusal, Rows, Snapshot, Trace
+from eiffel.core.market import exponential, purchase
 from eiffel.schedule import POLICIES, policy
 from eiffel.schedule.elas import to_come
 from eiffel.schedule.gavel import isolated
+from eiffel.schedule.hadar import _Floor
 from eiffel.schedule.hadare import merge, split
 from eiffel.schedule.tiresias import gittins
 from eiffel.schedule.utility import Guard, worth
@@ -234,6 +236,23 @@ def test_prices_are_reasons() -> None:
     plan = decide("hadar", seen, refill=False)
     assert plan.why.tolist() == [Refusal.NONE, Refusal.PRICE]
     assert plan.price[1] > plan.value[1]
+
+
+def test_the_auction_charges_the_prices_of_the_market_module() -> None:
+    """The sequential loop keeps prices in plain floats; they are `exponential` and `purchase` all the same."""
+    value, capacity = np.array([[4.0, 1.0], [2.0, 3.0]]), np.array([4, 8])
+    floor = _Floor(value, capacity, 0.1)
+    low, high = 0.1 * value.min(axis=0), value.max(axis=0)
+    size = capacity.astype(float)
+    for used in ([0, 0], [2, 0], [2, 8]):
+        spent = np.array(used, float)
+        assert floor.prices() == pytest.approx(exponential(spent, size, low, high))
+        for count in (1, 3):
+            take = np.full(2, float(count))
+            assert [floor.cost(r, count) for r in (0, 1)] == pytest.approx(
+                purchase(spent, take, size, low, high)
+            )
+        floor.take([2, 0] if used == [0, 0] else [0, 8])
 
 
 def test_hadar_on_single_gpu_nodes_is_the_best_assignment() -> None:
