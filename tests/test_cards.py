@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from eiffel import config as cfg
 from eiffel.method import Method
-from eiffel.simulation import simulate
+from eiffel.simulation import resume, simulate
 
 FOLDER = Path(__file__).resolve().parents[1] / "strategies"
 TINY = [
@@ -60,9 +60,20 @@ def test_a_card_runs(name: str, tmp_path: Path) -> None:
     assert [row["round"] for row in rows] == [1, 2, 3]
     assert all(row["delivered"] >= 1 for row in rows)
     assert 0 <= summary["final"]["served"]["accuracy"] <= 1
-    with np.load(tmp_path / "model.npz") as models:
-        assert all(np.isfinite(models[m]).all() for m in ("last", "ema"))
-        assert not np.array_equal(models["last"], models["ema"])
+    straight = models_of(tmp_path)
+    assert all(np.isfinite(m).all() for m in straight.values())
+    assert not np.array_equal(straight["last"], straight["ema"])
+    # Killed before the third round was saved, the run goes on to the same model, bit for bit: every rule's state
+    # survives a checkpoint.
+    (tmp_path / "checkpoints" / "checkpoint-000003.npz").unlink()
+    resume(tmp_path)
+    for which, again in models_of(tmp_path).items():
+        np.testing.assert_array_equal(again, straight[which])
+
+
+def models_of(folder: Path) -> dict[str, Any]:
+    with np.load(folder / "model.npz") as models:
+        return {name: models[name].copy() for name in models.files}
 
 
 def bytes_of(name: str, tmp_path: Path, *overrides: str) -> dict[str, Any]:
@@ -97,8 +108,8 @@ def test_q_of_zero_is_fedavg_to_the_bit_of_a_float(tmp_path: Path) -> None:
     """Through data, devices and training: q = 0 leaves FedAvg's model."""
     simulate(composed("fedavg"), tmp_path / "a")
     simulate(composed("qfedavg", "strategies.aggregate.weights.q=0"), tmp_path / "b")
-    with np.load(tmp_path / "a" / "model.npz") as a, np.load(tmp_path / "b" / "model.npz") as b:
-        np.testing.assert_allclose(a["last"], b["last"], atol=1e-5)
+    a, b = models_of(tmp_path / "a"), models_of(tmp_path / "b")
+    np.testing.assert_allclose(a["last"], b["last"], atol=1e-5)
 
 
 def test_a_null_batch_is_that_of_the_devices() -> None:
