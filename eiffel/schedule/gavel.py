@@ -56,10 +56,8 @@ class Gavel:
         if book.stale and snapshot.now - book.solved >= self.every_s:
             book = self._solve(book, snapshot)
         kinds = len(snapshot.nodes.types)
-        known = (
-            self.aware and self.objective != "isolated"
-        )  # isolated shares ignore speed, so they have no order
-        order = np.arange(kinds) if known else rng.permutation(kinds)
+        ordered = self.aware and self.objective != "isolated"  # shares that ignore speed prefer no type
+        order = np.arange(kinds) if ordered else rng.permutation(kinds)
         take = _slots(book, snapshot, order)
         counts = as_counts(take, snapshot.gang, kinds)
         rows = place(counts, snapshot.held, snapshot.nodes, snapshot.free)

@@ -26,7 +26,7 @@ class Hadar:
     allocation, each type alone, and (`mixed`) the fastest types together until the gang is whole. With
     `refill` leftover GPUs go to waiting jobs whatever the price (without it half of the cluster idles). On
     nodes of one GPU and gangs of one, the best allocation is an assignment problem and solved exactly.
-    `migrate=False`: a job stays where it started.
+    `migrate=False`: a job stays on the node (of several GPUs: the device type) where it started.
     """
 
     name: str = "hadar"
