@@ -95,7 +95,10 @@ class Wang(Together):
             delta=smooth(state.delta, float(share @ apart), self.smoothing),
         )
         step_s = float(snapshot.step_s[plan.chosen].max())
-        exchange_s = float(snapshot.exchange_s[plan.chosen].max())
+        # An exchange as this plan makes it: the gradient goes up as well.
+        moved = plan.downlink * snapshot.bytes_down + plan.uplink * snapshot.bytes_up
+        share_moved = moved / max(snapshot.bytes_down + snapshot.bytes_up, 1)
+        exchange_s = share_moved * float(snapshot.exchange_s[plan.chosen].max())
         tau = np.arange(1, min(self.factor * state.steps, self.limit) + 1, dtype=np.float64)
         return replace(
             state, steps=1 + int(np.argmin(self.gap(tau, state, plan.local.lr, step_s, exchange_s)))
