@@ -63,7 +63,7 @@ def reproduce(
     done = []
     with field.Workers(workers) as pool:
         for sim in wanted:
-            began = time.monotonic()
+            began, spent = time.monotonic(), pool.spent
             if isinstance(sim, Cluster):
                 result = _cluster(sim)
             else:
@@ -73,7 +73,8 @@ def reproduce(
                 failed = field.perform(list(jobs.values()), out, pool, tell)
                 made |= {j.key for j in jobs.values()}
                 result = results.federated(sim, jobs, out, failed)
-            result.seconds = time.monotonic() - began
+                result.stood_in = field.stood_in(sim, tuned)
+            result.seconds, result.processor = time.monotonic() - began, pool.spent - spent
             print(text.result_text(result, form), flush=True)
             done.append(result)
     return done

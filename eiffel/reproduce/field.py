@@ -31,6 +31,9 @@ QUIET = ("engine=single", "report=quiet", "save_every=1000000")
 """One process and one core a run, no words, no checkpoint but at the end: a run takes seconds."""
 
 
+STAND_IN = "uniform"
+"""Whose learning rate and local steps serve a strategy that has not been searched on a data set."""
+
 Why = tuple[str, str]
 """Kind of an error and its words."""
 
@@ -84,13 +87,31 @@ def composed(overrides: tuple[str, ...]) -> dict[str, Any]:
 def job(
     method: Method, data: Data, seed: int, rounds: int | None, tuned: Mapping[str, Any] | None = None
 ) -> Job:
-    """The run of a strategy on a data set."""
-    own = (
-        dict((tuned or {}).get(method.strategy, {}).get(data.name, {}).get("set", {})) if method.tuned else {}
-    )
+    """The run of a strategy on a data set: data's settings, tuned ones, then the method's own."""
+    own = searched(method, data, tuned or {}) if method.tuned else {}
     settings = {**data.set, **own, **method.set} | ({"rounds": rounds} if rounds else {})
     words = [f"{key}={text(value)}" for key, value in settings.items()]
     return Job((f"datasets={data.card}", f"strategies={method.strategy}", *words, *QUIET), seed)
+
+
+def searched(method: Method, data: Data, tuned: Mapping[str, Any]) -> dict[str, Any]:
+    """What `eiffel tune` found for a strategy; where it was not searched, what it found for STAND_IN."""
+    if data.name in tuned.get(method.strategy, {}):
+        return dict(tuned[method.strategy][data.name]["set"])
+    found = dict(tuned.get(STAND_IN, {}).get(data.name, {}).get("set", {}))
+    plain = composed((f"datasets={data.card}", f"strategies={method.strategy}", *QUIET))["strategies"]
+    fixed = plain["pace"].get("steps") is not None and method.strategy != "afl"
+    return {k: v for k, v in found.items() if fixed or k != "strategies.pace.steps"}
+
+
+def stood_in(sim: Sim, tuned: Mapping[str, Any]) -> list[str]:
+    """Runs of a file that have STAND_IN's settings for want of a search of their own: "run on data"."""
+    return [
+        f"{m.name} on {d.name}"
+        for d in sim.data
+        for m in sim.runs
+        if m.tuned and m.runs_on(d.name) and d.name not in tuned.get(m.strategy, {})
+    ]
 
 
 def jobs(sim: Sim, tuned: Mapping[str, Any]) -> dict[tuple[str, str, int], Job]:
@@ -140,9 +161,7 @@ def finished(folder: Path) -> bool:
         return False
 
 
-def perform(
-    wanted: Sequence[Job], out: Path, pool: Workers, tell: Callable[[str], None]
-) -> dict[str, tuple[str, str]]:
+def perform(wanted: Sequence[Job], out: Path, pool: Workers, tell: Callable[[str], None]) -> dict[str, Why]:
     """Make the runs that do not lie in `out` yet; returns key to kind and reason of those that failed.
 
     Long runs first would be faster, but runs of one data set in a row find its file in the disk's cache.
@@ -153,14 +172,15 @@ def perform(
         tell(f"{len(unique) - len(todo)} runs lie in {out} already and are used as they are")
     if not todo:
         return {}
-    failed: dict[str, tuple[str, str]] = {}
+    failed: dict[str, Why] = {}
     began = time.monotonic()
     for count, (one, (kind, why), seconds) in enumerate(pool.each(todo, out), 1):
+        pool.spent += seconds
         if kind:
             failed[one.key] = kind, why
         spent = time.monotonic() - began
         left = spent / count * (len(todo) - count)
-        words = f"{seconds:.1f} s" if not kind else f"failed: {why}"
+        words = f"{seconds:.1f} s of processor" if not kind else f"failed: {why}"
         tell(f"[{count}/{len(todo)}] {one.folder(out).name}: {words}; about {left:.0f} s left")
     return failed
 
@@ -173,6 +193,7 @@ class Workers:
 
     def __init__(self, count: int) -> None:
         self.count = count
+        self.spent = 0.0  # processor seconds of all runs so far
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Workers:
@@ -183,7 +204,7 @@ class Workers:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     def each(self, todo: Sequence[Job], out: Path) -> Iterator[tuple[Job, Why, float]]:
-        """Each run as it ends, with the reason if it failed and the seconds that it took."""
+        """Each run as it ends, with the reason if it failed and its processor seconds."""
         if self.count <= 1:
             for one in todo:
                 yield one, *make(one.config, one.folder(out), one.command)
@@ -203,18 +224,18 @@ class Workers:
 
 
 def make(config: Mapping[str, Any], folder: Path, command: str) -> tuple[Why, float]:
-    """Run one; returns the error's kind and words ("", "" if there was none) and the seconds it took.
+    """Run one; returns the error's kind and words ("", "" if there was none) and its processor seconds.
 
     The configuration comes from the process that composed it: a card edited meanwhile changes nothing.
     """
     from eiffel.simulation import simulate
 
-    began = time.monotonic()
+    began = time.process_time()
     try:
         summary = simulate(config, folder, command=command)
         why = ("", "") if summary["status"] == "finished" else ("Interrupted", str(summary["why"]))
-        return why, time.monotonic() - began
+        return why, time.process_time() - began
     except Exception as problem:
         if not isinstance(problem, ValueError):
             traceback.print_exc()
-        return (type(problem).__name__, str(problem)), time.monotonic() - began
+        return (type(problem).__name__, str(problem)), time.process_time() - began

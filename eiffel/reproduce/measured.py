@@ -82,7 +82,7 @@ class Measured:
     share: float = 0.98
     of: str = "best"
     variants: tuple[str, ...] = ()
-    _kept: dict[tuple[str, str, str, tuple[int, int]], Floats] = field(default_factory=dict)
+    _kept: dict[tuple[str, str, str, tuple[int, int]], Floats] = field(default_factory=dict, init=False)
 
     def figures(self, run: str, measure: str, target: str = "", rounds: tuple[int, int] = (1, 0)) -> Floats:
         """(S,) one figure per seed, NaN where it is not known or the target was never reached."""

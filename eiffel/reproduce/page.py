@@ -95,16 +95,15 @@ def _chips(results: Sequence[Result]) -> str:
 def _section(result: Result, form: str, number: int, index: Mapping[str, int]) -> str:
     """One file of sims/."""
     sim = result.sim
-    expected = f", expected {sim.takes[form]:.0f} s" if form in sim.takes else ""
     parts = [
         f'<section id="{escape(sim.name)}" aria-label="{escape(sim.title)}"><h2>{escape(sim.title)}</h2>',
-        f'<p class="facts">{escape(sim.name)} · {escape(sim.shows)} · took {result.seconds:.0f} s{expected}</p>',
+        f'<p class="facts">{escape(sim.name)} · {escape(sim.shows)} · {escape(result.took(form))}</p>',
         "".join(f'<p class="missing">{escape(f"{n}: left out. {w}")}</p>' for n, w in result.absent.items()),
         "".join(f'<p class="missing">{escape(f"failed: {w}")}</p>' for w in result.broken),
         _figures(result.figures),
         "".join(map(_table, tables_of(result))),
         _charts(result, number, index),
-        "".join(f'<p class="basis">{escape(remark)}</p>' for remark in sim.remarks),
+        "".join(f'<p class="basis">{escape(remark)}</p>' for remark in result.remarks),
         _commands(result),
         "</section>",
     ]

@@ -11,7 +11,7 @@ import numpy as np
 
 from eiffel.core.model import Floats
 from eiffel.report.read import load
-from eiffel.reproduce.field import Job
+from eiffel.reproduce.field import STAND_IN, Job
 from eiffel.reproduce.measured import Interval, Measured
 from eiffel.reproduce.sims import Cluster, Figure, Sim, terms
 from eiffel.worlds.cluster_sims import Figure as ClusterFigure
@@ -41,7 +41,11 @@ class Judged:
 
 @dataclass
 class Result:
-    """A file of sims/ after its runs. absent: data sets that are not on this machine. broken: runs that failed."""
+    """A file of sims/ after its runs.
+
+    absent: data sets that are not on this machine. broken: runs that failed. stood_in: runs without an own search.
+    seconds: of wall time; processor: of processors, for the runs made now.
+    """
 
     sim: Sim | Cluster
     measured: dict[str, Measured] = field(default_factory=dict)
@@ -49,7 +53,26 @@ class Result:
     broken: list[str] = field(default_factory=list)
     figures: list[Judged] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
+    stood_in: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    processor: float = 0.0
+
+    def took(self, form: str) -> str:
+        """How long it took and was to take, in words; runs that lay there already took nothing."""
+        expected = self.sim.takes.get(form)
+        spent = f", {self.processor:.0f} s of processor for new runs" if self.processor else ""
+        return f"took {self.seconds:.0f} s{spent}" + (f", expected {expected:.0f} s" if expected else "")
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What to know before quoting: the file's remarks, and which settings were not searched."""
+        if not self.stood_in:
+            return self.sim.remarks
+        return (
+            *self.sim.remarks,
+            f"Not searched, so run with the learning rate and local steps found for {STAND_IN}, or with their cards' "
+            f"where there are none either: {', '.join(self.stood_in)}.",
+        )
 
     @property
     def failed(self) -> bool:

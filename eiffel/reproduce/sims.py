@@ -14,7 +14,7 @@ A file of kind `federated` has
                     `value` is an expression over runs and measures such as `fedavg.bytes / eiffel.bytes`;
                     `bound: ">= 1.3"` judges the figure of means, `each: ">= 50"` that of every seed
     remarks         what to know before quoting the tables
-    takes           {short: s, long: s}: as measured, on two cores
+    takes           {short: s, long: s} on two cores with nothing else to do: processor seconds of all runs, halved
 """
 
 from __future__ import annotations

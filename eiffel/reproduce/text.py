@@ -17,15 +17,13 @@ MARKS = {HOLDS: "ok", FAILS: "FAILS", UNJUDGED: "not judged"}
 def result_text(result: Result, form: str) -> str:
     """Everything that a file of sims/ came to."""
     sim = result.sim
-    expected = sim.takes.get(form)
-    took = f"{result.seconds:.0f} s" + (f" (expected {expected:.0f} s)" if expected else "")
-    lines = ["", f"== {sim.name}: {sim.title} ({form} form, {took})", sim.shows, ""]
+    lines = ["", f"== {sim.name}: {sim.title} ({form} form; {result.took(form)})", sim.shows, ""]
     lines += [f"! {name}: left out. {why}" for name, why in result.absent.items()]
     lines += [f"! failed: {why}" for why in result.broken]
     for each in tables_of(result):
         lines += [table_text(each), ""]
     lines += [line for figure in result.figures for line in figure_lines(figure)]
-    lines += [f"remark: {remark}" for remark in sim.remarks]
+    lines += [f"remark: {remark}" for remark in result.remarks]
     return "\n".join(lines)
 
 
