@@ -27,8 +27,8 @@ class Draws:
 
     def stream(self, seed: int, round_: int, device: int, purpose: int) -> np.random.Generator:
         """The generator at the start of that stream; the next call points the same object elsewhere."""
-        self._key[0] = (seed & 0xFFFFFFFF) << 32 | (round_ & 0xFFFFFFFF)
-        self._key[1] = device << 8 | purpose
+        self._key[0] = (int(seed) & 0xFFFFFFFF) << 32 | (int(round_) & 0xFFFFFFFF)
+        self._key[1] = int(device) << 8 | purpose
         self._bits.state = self._start  # type: ignore[assignment]
         return self._random
 

@@ -59,7 +59,7 @@ class Forge:
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE,
             pass_fds=(theirs.fileno(), samples, board.fd),
-            env={**os.environ, **single, "PYTHONPATH": path},
+            env={**os.environ, **single, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""},
         )
         theirs.close()
         os.close(samples)

@@ -128,7 +128,8 @@ def forge(fd: int) -> None:
     control = socket.socket(fileno=fd)
     order = pickle.load(sys.stdin.buffer)
     learner, board = order.learner(), Board(order.board_fd)
-    learner.warm()
+    if sys.platform == "linux":  # elsewhere autograd may start threads, which a fork would lose
+        learner.warm()
     children: set[int] = set()
     while True:
         _, fds, _, _ = socket.recv_fds(control, 1, 1)
