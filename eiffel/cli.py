@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 Command = Callable[[Sequence[str]], int]
+Show = Callable[[Path], str]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,6 +64,7 @@ def overview() -> str:
         "Start here:",
         "  eiffel sim                                          simulate Eiffel on handwritten digits",
         "  eiffel sim -m strategies=fedavg,eiffel seed=0,1,2   compare it with FedAvg on three seeds",
+        "  eiffel cluster strategies=hadar                     schedule the jobs of a GPU cluster",
         "  eiffel report outputs                               one page over all runs in a folder",
         "",
         "`eiffel COMMAND --help` says more.",
@@ -82,6 +84,25 @@ def sim(argv: Sequence[str]) -> int:
     return hydra_app("sim", argv, job, cfg)
 
 
+def cluster(argv: Sequence[str]) -> int:
+    """`eiffel cluster`: one run of a cluster's jobs, or a sweep; ends with a table and a page over it."""
+    from eiffel import cluster as jobs
+    from eiffel import config as cfg
+
+    def job(config: Any, folder: Path, command: str) -> None:
+        cfg.check_kind([f"strategies={config.strategies.name}"], "cluster")
+        jobs.simulate(cfg.plain(config), folder, command=command)
+
+    def show(folder: Path) -> str:
+        from eiffel import report as pages
+
+        page = pages.report([folder], folder / "report.html")
+        return f"{pages.table([folder])}\nreport: {os.path.relpath(page)}"
+
+    jobs.register()
+    return hydra_app("cluster", jobs.with_paths(argv), job, cfg, show)
+
+
 EXAMPLES = {
     "sim": """\
 eiffel sim: simulate one federation of devices, or a sweep of them.
@@ -92,6 +113,16 @@ eiffel sim: simulate one federation of devices, or a sweep of them.
   eiffel sim strategies.select.age=0                  switch off one part of a rule
   eiffel sim datasets=fashion_mnist datasets.alpha=0.1 fleet.size=1000
   eiffel sim --cfg job                                print every key and its value, run nothing""",
+    "cluster": """\
+eiffel cluster: run the jobs of a trace on a cluster under a scheduling policy, or a sweep of runs.
+
+  eiffel cluster                                       Hadar, 480 jobs at once, 60 GPUs of three types
+  eiffel cluster strategies=elas trace=lognormal_busy cluster=n16g4
+  eiffel cluster -m strategies=yarn_cs,tiresias,elas,gavel,hadar,hadare trace=synthetic_static
+  eiffel cluster trace=jobs.csv cluster=cluster.yaml   your own jobs and nodes (docs/traces.md says how)
+  eiffel cluster trace=jobs.trace trace.format=gavel   files of Gavel, Philly, Tiresias, Alibaba, Helios
+  eiffel cluster trace.jobs=100 trace.load=1.5 trace.arrivals=poisson estimates.kind=wrong
+  eiffel cluster --cfg job                             print every key and its value, run nothing""",
 }
 """First lines of the help of the commands that Hydra runs."""
 
@@ -101,12 +132,14 @@ def app_help(name: str, cfg: Any) -> str:
     from omegaconf import OmegaConf
 
     config = composed(name, cfg)
-    groups = [group for group in config if cfg.options(group)]
-    lines = [f"  {group + '=':12} {', '.join(cfg.options(group))}" for group in groups]
+    groups = {str(group): cfg.options(str(group), name) for group in config}
+    lines = [f"  {group + '=':12} {', '.join(found)}" for group, found in groups.items() if found]
     keys = OmegaConf.to_yaml(config, resolve=False).replace("\n", "\n  ")
     return "\n".join(
-        [EXAMPLES[name], "", "Groups (choose with group=option):", *lines, ""]
-        + ["Keys and their defaults (override with key=value):", f"  {keys}".rstrip()]
+        [
+            *(EXAMPLES[name], "", "Groups (choose with group=option):", *lines, ""),
+            *("Keys and their defaults (override with key=value):", f"  {keys}".rstrip()),
+        ]
     )
 
 
@@ -120,10 +153,13 @@ class Job:
     error: str = ""
 
 
-def hydra_app(name: str, argv: Sequence[str], job: Callable[[Any, Path, str], None], cfg: Any) -> int:
+def hydra_app(
+    name: str, argv: Sequence[str], job: Callable[[Any, Path, str], None], cfg: Any, show: Show | None = None
+) -> int:
     """Run `job(config, folder, command)` under Hydra with conf/NAME.yaml, once or for every job of a sweep.
 
     Errors of composition come with a suggestion. A job that fails does not keep the others from running.
+    show: what to print over the folder of all jobs at the end.
     """
     import hydra
     from hydra.core.hydra_config import HydraConfig
@@ -134,6 +170,7 @@ def hydra_app(name: str, argv: Sequence[str], job: Callable[[Any, Path, str], No
     if "--help" in argv or "-h" in argv:
         print(app_help(name, cfg))
         return 0
+    cfg.check_kind(argv, name)
     # Hydra would print its own errors and exit; we want to say them in our words.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     jobs: list[Job] = []
@@ -151,11 +188,11 @@ def hydra_app(name: str, argv: Sequence[str], job: Callable[[Any, Path, str], No
     try:
         hydra.main(version_base=None, config_path=str(cfg.CONF), config_name=name)(guarded)()
     except (HydraException, OmegaConfBaseException) as problem:
-        return complain(cfg.explain(problem, composed(name, cfg)), 2)
-    return conclude(jobs)
+        return complain(cfg.explain(problem, composed(name, cfg), name), 2)
+    return conclude(jobs, show)
 
 
-def conclude(jobs: Sequence[Job]) -> int:
+def conclude(jobs: Sequence[Job], show: Show | None = None) -> int:
     """Say where the results lie; keep a sweep's jobs in sweep.json. Returns the exit code."""
     if not jobs:
         return 0
@@ -170,7 +207,9 @@ def conclude(jobs: Sequence[Job]) -> int:
         print(f"{len(jobs) - len(failed)} of {len(jobs)} jobs finished", end="")
         print("".join(f"\n  failed: {' '.join(job.overrides)}: {job.error}" for job in failed))
     print(f"results: {near}")
-    if len(failed) < len(jobs):
+    if len(failed) < len(jobs) and show:
+        print(show(here))
+    elif len(failed) < len(jobs):
         print(f"one page over them: eiffel report {near}")
     return 1 if failed else 0
 
@@ -220,7 +259,9 @@ def report(argv: Sequence[str]) -> int:
         "--out", type=Path, help="where the page goes (default: report.html in the first folder)"
     )
     parser.add_argument("--target", type=float, help="accuracy (0..1) to compare costs at")
-    parser.add_argument("--share", type=float, default=0.98, help="or: share of the first strategy's final one")
+    parser.add_argument(
+        "--share", type=float, default=0.98, help="or: share of the first strategy's final one"
+    )
     parser.add_argument("--figures", type=Path, metavar="DIR", help="also write every plot as SVG and PDF")
     chosen = parser.parse_args(argv)
     from eiffel import report as pages
@@ -238,17 +279,19 @@ def report(argv: Sequence[str]) -> int:
 
 
 def explain(argv: Sequence[str]) -> int:
-    """`eiffel explain RUN --round R --device D`."""
+    """`eiffel explain RUN --round R --device D`, or `eiffel explain RUN --job J`."""
     parser = argparse.ArgumentParser(
-        "eiffel explain", description="Why a device was, or was not, chosen in a round."
+        "eiffel explain",
+        description="Why a device was, or was not, chosen in a round; or why a job of a cluster waited.",
     )
     parser.add_argument("run", type=Path, help="the run's folder")
-    parser.add_argument("--round", type=int, required=True)
-    parser.add_argument("--device", type=int, required=True, help="its number in the fleet, from 0")
+    parser.add_argument("--round", type=int, help="of a federation")
+    parser.add_argument("--device", type=int, help="its number in the fleet, from 0")
+    parser.add_argument("--job", help="of a cluster: the job's id in the trace")
     chosen = parser.parse_args(argv)
     from eiffel import report as pages
 
-    print(pages.explain(chosen.run, chosen.round, chosen.device))
+    print(pages.explain(chosen.run, chosen.round, chosen.device, chosen.job))
     return 0
 
 
@@ -268,9 +311,10 @@ def tune(argv: Sequence[str]) -> int:
 
 COMMANDS: dict[str, tuple[Command, str]] = {
     "sim": (sim, "simulate a federation of devices, or a sweep of them"),
+    "cluster": (cluster, "run the jobs of a cluster under a scheduling policy, or a sweep"),
     "resume": (resume, "go on where a killed run stopped"),
     "report": (report, "one HTML page over any set of runs"),
-    "explain": (explain, "why a device was, or was not, chosen"),
+    "explain": (explain, "why a device was, or was not, chosen; why a job waited"),
     "reproduce": (reproduce, "make the project's tables again and check its gates"),
     "tune": (tune, "search a strategy's learning rate and local steps on a data set"),
 }

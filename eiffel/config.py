@@ -183,24 +183,24 @@ def plain(config: DictConfig | ListConfig) -> dict[str, Any]:
     return {str(key): value for key, value in container.items()}
 
 
-def explain(problem: Exception, config: DictConfig | None) -> str:
-    """What went wrong in a configuration, with the nearest right key or option."""
+def explain(problem: Exception, config: DictConfig | None, command: str = "sim") -> str:
+    """What went wrong in a configuration of `eiffel COMMAND`, with the nearest right key or option."""
     text = str(problem).split("\n\tfull_key")[0].replace("\t", "  ")
     if match := re.search(r"Could not override '([^']+)'", text):
         words = _keys(OmegaConf.to_container(config)) if config is not None else []
-        return f"there is no key {match[1]!r}. {_nearest_key(match[1], words)}"
+        return f"there is no key {match[1]!r}. {_nearest_key(match[1], words, command)}"
     if match := re.search(r"Could not find '([^'/]+)/([^']+)'", text):
-        return f"there is no {match[1]}={match[2]}. {did_you_mean(match[2], options(match[1]))}"
+        return f"there is no {match[1]}={match[2]}. {did_you_mean(match[2], options(match[1], command))}"
     return text
 
 
-def _nearest_key(key: str, words: list[str]) -> str:
+def _nearest_key(key: str, words: list[str], command: str) -> str:
     near = difflib.get_close_matches(key, words, 1, 0.6)
     if not near:
         last = key.split(".")[-1]
         near = [w for w in words if difflib.SequenceMatcher(None, w.split(".")[-1], last).ratio() > 0.75][:1]
     hint = f"Did you mean {near[0]!r}? " if near else ""
-    return hint + "`eiffel sim --cfg job` prints all keys."
+    return hint + f"`eiffel {command} --cfg job` prints all keys."
 
 
 def _keys(tree: Any, at: str = "") -> list[str]:
@@ -211,8 +211,37 @@ def _keys(tree: Any, at: str = "") -> list[str]:
     ] + ([at] if at else [])
 
 
-def options(group: str) -> list[str]:
-    """The cards of a group, by name."""
+def options(group: str, command: str | None = None) -> list[str]:
+    """The cards of a group, by name; with a command, only the strategies that are for it."""
     folders = [CONF / group, ROOT / group] if CONF.parent == ROOT else [CONF / group]
-    names = {path.stem for folder in folders if folder.is_dir() for path in folder.glob("*.yaml")}
-    return sorted(name for name in names if not name.startswith("_"))
+    cards = [path for folder in folders if folder.is_dir() for path in folder.glob("[!_]*.yaml")]
+    if command and group == "strategies":
+        cards = [path for path in cards if _command_of(path) == command]
+    return sorted({path.stem for path in cards})
+
+
+def _command_of(card: Path) -> str:
+    """The command that a strategy card is for: it says so by its kind."""
+    return "cluster" if re.search(r"^kind: *cluster\b", card.read_text(encoding="utf-8"), re.M) else "sim"
+
+
+def wrong_kind(name: str, command: str) -> str:
+    """What to say to someone who gave `eiffel COMMAND` a strategy of the other kind."""
+    what, other = {
+        "sim": ("schedules the jobs of a cluster", "cluster"),
+        "cluster": ("chooses the devices of a federation", "sim"),
+    }[command]
+    return (
+        f"strategies={name} {what}: it is for `eiffel {other}`. "
+        f"For `eiffel {command}` there are: {', '.join(options('strategies', command))}."
+    )
+
+
+def check_kind(words: Iterable[str], command: str) -> None:
+    """Raise ConfigError if a word on the command line names a strategy of the other kind."""
+    known, all_ = options("strategies", command), options("strategies")
+    for word in words:
+        key, _, value = word.partition("=")
+        for name in value.split(",") if key == "strategies" else ():
+            if name in all_ and name not in known:
+                raise ConfigError(wrong_kind(name, command))

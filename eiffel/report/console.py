@@ -35,7 +35,7 @@ def _problem(problem: Problem, share: float, target: float | None) -> str:
     notes = (
         "variance x1e4 over devices; in brackets: first strategy's cost over this one's, above 1 is cheaper"
     )
-    return "\n".join([head, "", *_aligned(_cells(rows, problem)), notes])
+    return "\n".join([head, "", *aligned(_cells(rows, problem)), notes])
 
 
 def _cells(rows: Sequence[Row], problem: Problem) -> list[list[str]]:
@@ -64,7 +64,7 @@ def _ratio(row: Row, cost: str) -> str:
     return f" ({factor(ratio)}x)" if np.isfinite(ratio) else ""
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Columns padded to the widest cell: the first to the left, the others to the right; a rule below the head."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [

@@ -97,16 +97,15 @@ def problems(runs: Sequence[Run]) -> list[Problem]:
     """Sort runs into problems and strategies, in the order in which they come."""
     scored = [run for run in runs if run.evaluations]
     keys = {run.path: (_problem_key(run), _strategy_key(run)) for run in scored}
-    labels = _labels([keys[run.path][1] for run in scored])
-    titles = _labels([keys[run.path][0] for run in scored])
-    order = {label: index for index, label in enumerate(dict.fromkeys(labels.values()))}
+    names = labels([keys[run.path][1] for run in scored])
+    titles = labels([keys[run.path][0] for run in scored])
+    order = {label: index for index, label in enumerate(dict.fromkeys(names.values()))}
     found = []
     for where in dict.fromkeys(key for key, _ in keys.values()):
         here = [run for run in scored if keys[run.path][0] == where]
-        names = dict.fromkeys(keys[run.path][1] for run in here)
         groups = [
-            _group(labels[name], order[labels[name]], [r for r in here if keys[r.path][1] == name])
-            for name in names
+            _group(names[key], order[names[key]], [r for r in here if keys[r.path][1] == key])
+            for key in dict.fromkeys(keys[run.path][1] for run in here)
         ]
         found.append(Problem(titles[where], here[0].metric, tuple(groups)))
     return found
@@ -136,7 +135,7 @@ def _settings(run: Run, problem: bool) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _labels(keys: Sequence[Key]) -> dict[Key, str]:
+def labels(keys: Sequence[Key]) -> dict[Key, str]:
     """A short name for each key: the name alone where it is the only one, else with what sets it apart."""
     out = {}
     for name, settings in dict.fromkeys(keys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -13,44 +14,48 @@ from eiffel import __version__
 from eiffel.report import bars, charts, svg, verdict
 from eiffel.report.charts import Figure
 from eiffel.report.compare import Row, seeds_text, table_rows
-from eiffel.report.folder import write_atomic
-from eiffel.report.gather import COSTS, Group, Problem, problems
-from eiffel.report.read import Run, find, load, section
+from eiffel.report.gather import COSTS, Problem, problems
+from eiffel.report.read import Json, Run, section
 from eiffel.report.units import fitting, percent, plural
 
 SHARE = 0.98
 """The target is this share of the first strategy's own final accuracy, unless one is given."""
 
 
-def report(runs: Sequence[Path], out: Path, share: float = SHARE, target: float | None = None) -> Path:
-    """Write the page over these runs (folders of runs, or of sweeps) and return where it is.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What runs of one kind contribute to the page.
 
-    share: see `SHARE`. target: a fraction that goes before it. Raises ValueError where no path is given.
+    what: the heading, plain text. runs: how many. series: (index, name) of what has a colour. body, foot: HTML.
     """
-    paths = find(runs)
-    if not paths:
-        raise ValueError(
-            "no run was named; give at least one run folder, such as outputs/2025-01-31/12-00-00"
-        )
-    out = Path(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(out, html([load(path) for path in paths], out.parent, share, target).encode())
-    return out
+
+    what: str
+    runs: int
+    series: tuple[tuple[int, str], ...]
+    body: str
+    foot: str
 
 
-def html(runs: Sequence[Run], home: Path, share: float = SHARE, target: float | None = None) -> str:
-    """The page as text; links to runs are relative to the folder `home` that it will lie in."""
+def part(runs: Sequence[Run], home: Path, share: float = SHARE, target: float | None = None) -> Part:
+    """The runs of federations; links to them are relative to the folder `home` that the page will lie in."""
     found = problems(runs)
-    groups = {group.index: group for problem in found for group in problem.groups}
-    title = escape(_title(found))
+    groups = {group.index: group.label for problem in found for group in problem.groups}
     sections = "".join(_problem(problem, i, share, target) for i, problem in enumerate(found))
+    body = f"{_trouble(runs, found)}{sections}"
+    return Part(_title(found), len(runs), tuple(groups.items()), body, _footer(runs, home))
+
+
+def document(parts: Sequence[Part]) -> str:
+    """The page as text, from its parts."""
+    title = escape("; ".join(part.what for part in parts))
+    runs = sum(part.runs for part in parts)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>{title} · Eiffel</title><style>{_resource('page.css')}</style></head><body>"
-        f'<header class="top"><p class="over">Eiffel report · {plural(len(runs), "run")}</p>'
-        f"<h1>{title}</h1></header><main>{_chips(list(groups.values()))}{_trouble(runs, found)}"
-        f"{sections}</main>{_footer(runs, home)}"
+        f'<header class="top"><p class="over">Eiffel report · {plural(runs, "run")}</p>'
+        f"<h1>{title}</h1></header><main>{_chips([entry for part in parts for entry in part.series])}"
+        f"{''.join(part.body for part in parts)}</main>{''.join(part.foot for part in parts)}"
         f'<div id="tip" hidden></div><script>{_resource("page.js")}</script></body></html>\n'
     )
 
@@ -72,14 +77,14 @@ def _title(found: Sequence[Problem]) -> str:
     return f"{rivals} against {names[0]} on {where}" if len(names) > 1 else f"{names[0]} on {where}"
 
 
-def _chips(groups: Sequence[Group]) -> str:
+def _chips(series: Sequence[tuple[int, str]]) -> str:
     """A button for each strategy: its colour, and whether it shows."""
-    if len(groups) < 2:
+    if len(series) < 2:
         return ""
     buttons = "".join(
-        f'<button type="button" class="chip {svg.mark(g.index)}" data-series="{g.index}" aria-pressed="true">'
-        f"{escape(g.label)}</button>"
-        for g in sorted(groups, key=lambda g: g.index)
+        f'<button type="button" class="chip {svg.mark(index)}" data-series="{index}" aria-pressed="true">'
+        f"{escape(label)}</button>"
+        for index, label in sorted(series)
     )
     return (
         f'<div class="chips" role="group" aria-label="Show or hide strategies in the charts">{buttons}</div>'
@@ -88,11 +93,15 @@ def _chips(groups: Sequence[Group]) -> str:
 
 def _trouble(runs: Sequence[Run], found: Sequence[Problem]) -> str:
     """Runs that are missing, unfinished or damaged, and those that do not count, each with its reason."""
-    words = _complaints(runs, found)
-    if not words:
-        return ""
     partial = [group.label for problem in found for group in problem.groups if group.partial]
     note = f" Of {', '.join(partial)} no run has ended; what there is so far is shown." if partial else ""
+    return trouble(_complaints(runs, found), note)
+
+
+def trouble(words: Sequence[str], note: str = "") -> str:
+    """A box of complaints, a line for each run; nothing where there is none."""
+    if not words:
+        return ""
     return (
         f'<div class="trouble"><p><b>{plural(len(words), "run")} not whole or not counted.</b> Averages are over '
         f"runs that ended.{escape(note)}</p><ul>{''.join(f'<li>{escape(w)}</li>' for w in words)}</ul></div>"
@@ -121,7 +130,7 @@ def _problem(problem: Problem, number: int, share: float, target: float | None) 
     several = max(len(group.runs) for group in problem.groups) > 1
     basis = "Mean over seeds; bands: lowest to highest seed." if several else "One seed, so no bands."
     parts = "".join(
-        f'<h3>{escape(heading)}</h3><div class="row">{"".join(map(_figure, figures))}</div>'
+        f'<h3>{escape(heading)}</h3><div class="row">{"".join(map(figure, figures))}</div>'
         f'<p class="basis">{escape(f"{basis} n = {who}.")}</p>'
         for heading, figures in _figures(problem, rows, aim, f"p{number}")
     )
@@ -159,35 +168,40 @@ def _figures(problem: Problem, rows: Sequence[Row], aim: float, name: str) -> li
     return list(zip(headings, (costs, fair, who, spent), strict=True))
 
 
-def _figure(figure: Figure) -> str:
+def figure(drawn: Figure) -> str:
     """A chart with heading and caption; plain words where there is nothing to draw."""
-    body = figure.svg or f'<p class="missing">{escape(figure.caption)}</p>'
-    caption = f"<figcaption>{escape(figure.caption)}</figcaption>" if figure.svg and figure.caption else ""
-    return f"<figure><h4>{escape(figure.title)}</h4>{body}{caption}</figure>"
+    body = drawn.svg or f'<p class="missing">{escape(drawn.caption)}</p>'
+    caption = f"<figcaption>{escape(drawn.caption)}</figcaption>" if drawn.svg and drawn.caption else ""
+    return f"<figure><h4>{escape(drawn.title)}</h4>{body}{caption}</figure>"
 
 
 def _footer(runs: Sequence[Run], home: Path) -> str:
-    """Where every figure comes from: runs with links, commands, versions, hashes of the data."""
+    """Where every figure comes from."""
     heads = ("run", "strategy", "data", "seed", "rounds", "wall time", "state")
+    terms = f"<dl>{terms_of([r.summary for r in runs], 'data', 'sources')}</dl>"
+    return footer("Data", heads, [_run(run, home) for run in runs], [run.summary for run in runs], terms)
+
+
+def footer(
+    what: str, heads: Sequence[str], rows: Sequence[str], summaries: Sequence[Json], terms: str
+) -> str:
+    """Runs with links, commands, versions, and what the runs were fed (`what` and `terms`, HTML)."""
     head = "".join(f'<th scope="col">{h}</th>' for h in heads)
-    body = "".join(_run(run, home) for run in runs)
-    table = verdict.scrolled(f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>", "Runs")
-    commands = dict.fromkeys(str(run.summary["command"]) for run in runs if run.summary.get("command"))
+    table = verdict.scrolled(f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>", "Runs")
+    commands = dict.fromkeys(str(s["command"]) for s in summaries if s.get("command"))
     lines = "\n".join(commands) or "not recorded"
     return (
-        f"<footer><details{' open' if len(runs) <= 12 else ''}><summary>Runs</summary>{table}</details>"
+        f"<footer><details{' open' if len(rows) <= 12 else ''}><summary>Runs</summary>{table}</details>"
         f"<details><summary>Commands</summary><pre>{escape(lines)}</pre></details>"
-        f"<details><summary>Data and versions</summary><dl>{_terms(runs, 'data', 'sources')}</dl>"
-        f"<dl>{_terms(runs, 'versions')}</dl></details>"
+        f"<details><summary>{what} and versions</summary>{terms}<dl>{terms_of(summaries, 'versions')}</dl></details>"
         f"<p>Made by Eiffel {__version__} from the records of the runs alone.</p></footer>"
     )
 
 
-def _terms(runs: Sequence[Run], *names: str) -> str:
+def terms_of(summaries: Sequence[Json], *names: str) -> str:
     """A part of the summaries as a list of terms; where runs differ every value is shown."""
     seen: dict[str, dict[str, None]] = {}
-    for run in runs:
-        part = run.summary
+    for part in summaries:
         for name in names:
             part = section(part, name)
         for key, value in part.items():
@@ -200,14 +214,19 @@ def _terms(runs: Sequence[Run], *names: str) -> str:
 
 def _run(run: Run, home: Path) -> str:
     """A run: where it lies, what it was, and how it ended."""
-    link = quote(Path(os.path.relpath(run.path, home)).as_posix())
-    wall = run.summary.get("wall_s")
-    took = fitting("seconds", float(wall)).text(float(wall)) if isinstance(wall, (int, float)) else "–"
-    state = run.problem or f"{run.summary.get('status')}: {run.summary.get('why') or 'no reason given'}"
     rounds = str(run.records[-1]["round"]) if run.records else "0"
-    place = f'<th scope="row"><a href="{escape(link)}/">{escape(_tail(run.path))}</a></th>'
-    cells = "".join(f"<td>{escape(v)}</td>" for v in (run.strategy, run.data, run.seed, rounds, took))
-    return f'<tr>{place}{cells}<td class="{"bad" if run.problem else "text"}">{escape(state)}</td></tr>'
+    return run_row(run.path, home, run.summary, run.problem, (run.strategy, run.data, run.seed, rounds))
+
+
+def run_row(path: Path, home: Path, summary: Json, problem: str | None, cells: Sequence[str]) -> str:
+    """A line of the footer's table: a link, the cells, wall time, state."""
+    link = quote(Path(os.path.relpath(path, home)).as_posix())
+    wall = summary.get("wall_s")
+    took = fitting("seconds", float(wall)).text(float(wall)) if isinstance(wall, (int, float)) else "–"
+    state = problem or f"{summary.get('status')}: {summary.get('why') or 'no reason given'}"
+    place = f'<th scope="row"><a href="{escape(link)}/">{escape(_tail(path))}</a></th>'
+    shown = "".join(f"<td>{escape(v)}</td>" for v in (*cells, took))
+    return f'<tr>{place}{shown}<td class="{"bad" if problem else "text"}">{escape(state)}</td></tr>'
 
 
 def _tail(path: Path) -> str:

@@ -160,10 +160,10 @@ def load(path: Path) -> Run:
     path = Path(path)
     if not path.is_dir():
         return Run(path, NOTHING, (), f"{path}: no such run folder")
-    summary, trouble = _summary(path / SUMMARY)
+    summary, trouble = read_summary(path / SUMMARY)
     records, damage = _records(path / RECORDS)
     problem = damage or trouble or _unfinished(summary, len(records))
-    return Run(path, summary, records, problem, _config(path / CONFIG))
+    return Run(path, summary, records, problem, read_config(path / CONFIG))
 
 
 def find(paths: Sequence[Path]) -> list[Path]:
@@ -183,7 +183,7 @@ def _natural(path: Path) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in path.parts]
 
 
-def _summary(file: Path) -> tuple[Json, str | None]:
+def read_summary(file: Path) -> tuple[Json, str | None]:
     """The summary and what is wrong with it."""
     if not file.exists():
         return NOTHING, f"{file}: missing; the run never began, or this is not a run folder"
@@ -197,7 +197,7 @@ def _summary(file: Path) -> tuple[Json, str | None]:
     return summary, None
 
 
-def _config(file: Path) -> Json:
+def read_config(file: Path) -> Json:
     """The configuration that the run wrote, or nothing where it is absent or damaged: it only tells runs apart."""
     try:
         config = OmegaConf.to_container(OmegaConf.load(file))
