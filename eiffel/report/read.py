@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import yaml
 from numpy.typing import NDArray
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from eiffel.core.measures import last_mean
 from eiffel.core.model import Floats
@@ -200,8 +198,8 @@ def read_summary(file: Path) -> tuple[Json, str | None]:
 def read_config(file: Path) -> Json:
     """The configuration that the run wrote, or nothing where it is absent or damaged: it only tells runs apart."""
     try:
-        config = OmegaConf.to_container(OmegaConf.load(file))
-    except (OSError, YAMLError, OmegaConfBaseException, UnicodeDecodeError):
+        config = yaml.safe_load(file.read_bytes())
+    except (OSError, yaml.YAMLError):
         return NOTHING
     return {str(k): v for k, v in config.items()} if isinstance(config, dict) else NOTHING
 
