@@ -11,6 +11,7 @@ from pathlib import Path
 
 from eiffel.config import ConfigError
 from eiffel.reproduce import field, results, sims, text
+from eiffel.reproduce.cluster import evaluated
 from eiffel.reproduce.results import FAILS, HOLDS, SHOWN, UNJUDGED, Result
 from eiffel.reproduce.sims import SIMS, Cluster, Sim
 
@@ -62,10 +63,12 @@ def reproduce(
     made: set[str] = set()
     done = []
     with field.Workers(workers) as pool:
+        # The cluster's files are one task each and take minutes: they go first, and runs fill the gaps.
+        waiting = {s.name: pool.submit(evaluated, s, out, fresh) for s in wanted if isinstance(s, Cluster)}
         for sim in wanted:
             began, spent = time.monotonic(), pool.spent
             if isinstance(sim, Cluster):
-                result = _cluster(sim)
+                result = waiting[sim.name]()
             else:
                 jobs = asked[sim.name]
                 if fresh:
@@ -74,21 +77,11 @@ def reproduce(
                 made |= {j.key for j in jobs.values()}
                 result = results.federated(sim, jobs, out, failed)
                 result.stood_in = field.stood_in(sim, tuned)
-            result.seconds, result.processor = time.monotonic() - began, pool.spent - spent
+            result.seconds = time.monotonic() - began
+            result.processor += pool.spent - spent
             print(text.result_text(result, form), flush=True)
             done.append(result)
     return done
-
-
-def _cluster(sim: Cluster) -> Result:
-    """A file of kind cluster; its runs are quick, so its figures are not kept."""
-    from eiffel.worlds.cluster_sims import evaluate
-
-    data = Path(os.environ.get("EIFFEL_DATA", "data"))
-    try:
-        return results.cluster(sim, evaluate(sim.spec, data, tell))
-    except OSError as problem:
-        return Result(sim, absent={"traces": f"{problem}; set EIFFEL_DATA to the folder that holds cluster/"})
 
 
 def tell(words: str) -> None:

@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from hydra import compose, initialize_config_dir
@@ -34,6 +34,7 @@ QUIET = ("engine=single", "report=quiet", "save_every=1000000")
 STAND_IN = "uniform"
 """Whose learning rate and local steps serve a strategy that has not been searched on a data set."""
 
+Answer = TypeVar("Answer")
 Why = tuple[str, str]
 """Kind of an error and its words."""
 
@@ -203,16 +204,26 @@ class Workers:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
+    def _started(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self.count, mp_context=multiprocessing.get_context("spawn"))
+        return self._pool
+
+    def submit(self, task: Callable[..., Answer], *inputs: Any) -> Callable[[], Answer]:
+        """Begin a task; returns what waits for its result. With one worker it is done when asked for."""
+        if self.count <= 1:
+            return lambda: task(*inputs)
+        return self._started().submit(task, *inputs).result
+
     def each(self, todo: Sequence[Job], out: Path) -> Iterator[tuple[Job, Why, float]]:
         """Each run as it ends, with the reason if it failed and its processor seconds."""
         if self.count <= 1:
             for one in todo:
                 yield one, *make(one.config, one.folder(out), one.command)
             return
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.count, mp_context=multiprocessing.get_context("spawn"))
+        pool = self._started()
         waiting: dict[Future[tuple[Why, float]], Job] = {
-            self._pool.submit(make, one.config, one.folder(out), one.command): one for one in todo
+            pool.submit(make, one.config, one.folder(out), one.command): one for one in todo
         }
         for done in as_completed(waiting):
             try:

@@ -114,7 +114,7 @@ def _figures(figures: Sequence[Judged]) -> str:
     """Measured against expected and published, and whether the gate holds."""
     if not figures:
         return ""
-    heads = ("figure", "data", "measured", "gate", "expected", "published", "", "remark")
+    heads = ("figure", "data", "measured", "", "gate", "expected", "published")
     head = "".join(f'<th scope="col">{h}</th>' for h in heads)
     body = "".join(_figure_row(f) for f in figures)
     return verdict.scrolled(f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>", "Figures")
@@ -124,13 +124,13 @@ def _figure_row(f: Judged) -> str:
     gate = " ".join(filter(None, [f.bound, f.bound_each and f"each {f.bound_each}"]))
     published = f.published + (f" ({f.source})" if f.source else "")
     state = "" if f.state == SHOWN else f.state
-    kind = "bad" if f.state == FAILS else "text"
     remark = " ".join(filter(None, [f.why, f.remark]))
+    below = f'<tr class="also"><td class="text" colspan="7">{escape(remark)}</td></tr>' if remark else ""
     return (
         f'<tr><th scope="row">{escape(f.name.replace("_", " "))}</th><td>{escape(f.where)}</td>'
-        f"<td><b>{escape(value_text(f))}</b></td><td>{escape(gate)}</td><td>{escape(f.expect)}</td>"
-        f'<td class="text">{escape(published)}</td><td class="{kind}">{state}</td>'
-        f'<td class="text">{escape(remark)}</td></tr>'
+        f"<td><b>{escape(value_text(f))}</b></td><td{' class=bad' if f.state == FAILS else ''}>{state}</td>"
+        f"<td>{escape(gate)}</td><td>{escape(f.expect)}</td>"
+        f'<td class="text">{escape(published)}</td></tr>{below}'
     )
 
 

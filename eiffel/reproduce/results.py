@@ -183,3 +183,14 @@ def cluster(sim: Cluster, figures: Sequence[ClusterFigure]) -> Result:
             )
         )
     return Result(sim, figures=judged)
+
+
+def without_traces(sim: Cluster, why: str) -> Result:
+    """A file of kind cluster whose traces are not on this machine: nothing of it is judged."""
+    nothing = Interval(np.nan, np.nan, np.nan)
+    figures = [
+        Judged(name, str(entry["case"]), nothing, np.zeros(0), str(entry.get("bound", "")), state=UNJUDGED)
+        for name, entry in sim.spec["figures"].items()
+        if entry.get("bound") or entry.get("each")
+    ]
+    return Result(sim, absent={"traces": why}, figures=figures)
