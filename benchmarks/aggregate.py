@@ -4,8 +4,8 @@
 
     plain add             total.add_(update, alpha=w): no check at all
     accumulate            the same for an update that arrived whole: read once to check it, once to add it
-    made                  update = start - end, then added: no check at all
-    made and checked      `difference`, which checks while the numbers are in the cache, then added
+    made                  update = start - end in place, then added: no check at all
+    made and checked      `difference`, which checks, then added
     numpy                 total += w * update, as many aggregators do
 
 One thread. Memory is the total and one update (8 updates take turns, so that none sits in the cache).
@@ -30,17 +30,19 @@ from eiffel.train import streams
 def variants(params: int, batch: int) -> dict[str, Callable[[int], Any]]:
     """Each adds `batch` updates."""
     pool = [torch.rand(params) for _ in range(8)]
-    total, out, start = torch.zeros(params), torch.empty(params), torch.rand(params)
+    total, start = torch.zeros(params), torch.rand(params)
     one, weight = total[None], 1e-3
 
     def made(turn: int) -> None:
         for k in range(batch):
-            torch.sub(start, pool[(turn + k) % 8], out=out)
-            total.add_(out, alpha=weight)
+            end = pool[(turn + k) % 8]
+            torch.sub(start, end, out=end)
+            total.add_(end, alpha=weight)
 
     def checked(turn: int) -> None:
         for k in range(batch):
-            streams.add(one, (weight,), out, streams.difference(start, pool[(turn + k) % 8], out))
+            end = pool[(turn + k) % 8]
+            streams.add(one, (weight,), end, streams.difference(start, end))
 
     def each(call: Callable[[torch.Tensor], Any]) -> Callable[[int], Any]:
         return lambda turn: [call(pool[(turn + k) % 8]) for k in range(batch)] and None

@@ -23,7 +23,6 @@ class Ordinary:
     def __init__(self, flat: Flat, bank: Bank, seeded: bool) -> None:
         self.flat, self.bank, self.seeded = flat, bank, seeded
         self.draws = Draws()
-        self.update = torch.empty_like(flat.weights)
         self.least = 1
 
     def block(self, start: Tensor, task: Task, sums: Tensor, full: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -31,15 +30,15 @@ class Ordinary:
 
         Returns (k,) |u|^2 and (k,) the loss of `start` on each device's first batch.
         """
-        sumsq, first = [], []
+        sumsq, first, update = [], [], self.flat.weights
         self.flat.module.train()
         with self._noise():
             for k in range(task.device.size):
                 first.append(self._device(start, task, k))
-                sumsq.append(streams.difference(start, self.flat.weights, self.update))
-                streams.add(sums, task.weights[:, k].tolist(), self.update, sumsq[-1], k == 0)
+                sumsq.append(streams.difference(start, update))
+                streams.add(sums, task.weights[:, k].tolist(), update, sumsq[-1], k == 0)
                 if full is not None:
-                    full[int(task.row[k])] = self.update
+                    full[int(task.row[k])] = update
         return torch.stack(sumsq), torch.stack(first)
 
     def _device(self, start: Tensor, task: Task, k: int) -> Tensor:

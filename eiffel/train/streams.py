@@ -1,8 +1,7 @@
 """Streaming aggregation on flat float32 tensors: every update is checked and added in place, none is kept.
 
 The check is the dot product u.u: not finite exactly if an entry is not (or if |u| overflows: refused as
-well). Where an update is made (`difference`) it is taken while the numbers are still in the cache; one that
-arrives (`accumulate`) has to be read twice, because nothing may be added before all of it was checked.
+well). It reads an update once more than adding it does, because nothing may be added before all is checked.
 """
 
 from __future__ import annotations
@@ -13,19 +12,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-PIECE = 2**17  # numbers that stay in a core's cache between two passes
 
-
-def difference(start: Tensor, end: Tensor, out: Tensor) -> Tensor:
-    """out = start - end, all (P,); returns |out|^2 as a 0-d tensor, so that a GPU need not be waited for."""
-    if out.numel() <= 2 * PIECE or out.is_cuda:
-        torch.sub(start, end, out=out)
-        return torch.dot(out, out)
-    squares, sizes = [], [min(PIECE, out.numel() - low) for low in range(0, out.numel(), PIECE)]
-    for a, b, c in zip(*(torch.split_with_sizes(t, sizes) for t in (start, end, out)), strict=True):
-        torch.sub(a, b, out=c)
-        squares.append(torch.dot(c, c))
-    return torch.stack(squares).sum()
+def difference(start: Tensor, end: Tensor) -> Tensor:
+    """end = start - end, in place; returns its |u|^2 as a 0-d tensor, so that a GPU need not be waited for."""
+    torch.sub(start, end, out=end)
+    return torch.dot(end, end)
 
 
 def add(sums: Tensor, weights: Sequence[float], update: Tensor, sumsq: Tensor, fresh: bool = False) -> None:

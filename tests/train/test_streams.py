@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from eiffel.train.streams import accumulate, difference
+from eiffel.train.streams import accumulate, add, difference
 
 
 def test_two_updates_by_hand():
@@ -35,8 +35,19 @@ def test_other_shapes_and_types_are_refused():
         accumulate(torch.zeros(3), torch.zeros(3, dtype=torch.float64), 1.0)
 
 
-def test_difference_is_start_minus_end():
+def test_difference_is_start_minus_end_in_place():
     """(3, 1) - (1, 2) = (2, -1), squared 5."""
-    out = torch.empty(2)
-    assert float(difference(torch.tensor([3.0, 1.0]), torch.tensor([1.0, 2.0]), out)) == 5.0
-    assert out.tolist() == [2.0, -1.0]
+    end = torch.tensor([1.0, 2.0])
+    assert float(difference(torch.tensor([3.0, 1.0]), end)) == 5.0
+    assert end.tolist() == [2.0, -1.0]
+
+
+def test_what_sums_held_before_a_fresh_block_is_gone():
+    """Two rows with the weights 2 and 0; then, with an update that is not finite, zeros."""
+    sums, update = torch.full((2, 2), float("nan")), torch.tensor([1.0, 3.0])
+    add(sums, (2.0, 0.0), update, torch.dot(update, update), fresh=True)
+    assert sums.tolist() == [[2.0, 6.0], [0.0, 0.0]]
+    add(sums, (1.0, 1.0), update, torch.dot(update, update))
+    assert sums.tolist() == [[3.0, 9.0], [1.0, 3.0]]
+    add(sums, (2.0, 1.0), update, torch.tensor(float("inf")), fresh=True)
+    assert sums.tolist() == [[0.0, 0.0], [0.0, 0.0]]
