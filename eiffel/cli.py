@@ -243,6 +243,10 @@ def resume(argv: Sequence[str]) -> int:
     )
     parser.add_argument("run", type=Path, help="the run's folder")
     chosen = parser.parse_args(argv)
+    from eiffel.report.kinds import is_cluster
+
+    if is_cluster(chosen.run):
+        raise ValueError(f"{chosen.run} is a run of a cluster, which keeps no checkpoints; start it again")
     from eiffel.simulation import resume as go_on
 
     summary = go_on(chosen.run, command=f"eiffel resume {chosen.run}")

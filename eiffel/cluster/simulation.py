@@ -189,8 +189,15 @@ def describe(config: Mapping[str, Any], parts: Parts) -> Json:
             "nodes": folder.node_groups(nodes),
         },
         "policy": {"kind": config["strategies"]["policy"]["kind"], **_numbers(parts.policy)},
-        "settings": {k: _numbers(v) if is_dataclass(v) else v for k, v in parts.settings.items()},
+        "settings": {key: _shown(value) for key, value in parts.settings.items()},
     }
+
+
+def _shown(value: Any) -> Any:
+    """A setting as JSON holds it."""
+    if isinstance(value, list):
+        return [_shown(item) for item in value]
+    return _numbers(value) if is_dataclass(value) else value
 
 
 def _numbers(thing: Any) -> Json:
