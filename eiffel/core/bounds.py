@@ -1,8 +1,8 @@
 """How well any scheduler could do: lower bounds on makespan and completion times.
 
 They let jobs be divided at will over device types and time, charge no restarts and ignore nodes, so no schedule
-beats them. Gangs that mix types are covered: one that runs at the speed of the slowest is no better than taking
-turns on the types.
+beats them; only a gang larger than every node of a type is known to run there at its spread rate. Gangs that mix
+types are covered: one that runs at the speed of the slowest is no better than taking turns on the types.
 """
 
 import heapq
@@ -16,8 +16,11 @@ from eiffel.core.level import level
 def _best(trace: Trace, nodes: Nodes) -> tuple[Trace, Floats, Floats]:
     here = trace.on(nodes.types)
     capacity = nodes.capacity().astype(float)
-    rate = np.where(capacity > 0, np.maximum(here.rate, here.spread), 0.0)
-    return here, rate, capacity
+    alone = np.maximum(here.rate, here.spread)
+    rate = np.where(
+        here.gang[:, None] > nodes.largest(), here.spread, alone
+    )  # larger than a node: never alone
+    return here, np.where(capacity > 0, rate, 0.0), capacity
 
 
 def shortest(trace: Trace, nodes: Nodes) -> Floats:

@@ -1,6 +1,7 @@
 """Bounds: by hand, and never above what a schedule reaches."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,6 +69,13 @@ def test_jobs_that_run_nowhere_or_have_no_work_do_not_count() -> None:
     assert shortest(t, ONE).tolist() == [3, np.inf, 0]
     assert makespan(t, ONE) == pytest.approx(3)
     assert completion(t, ONE) == pytest.approx(3)
+
+
+def test_a_gang_larger_than_a_node_is_bounded_by_its_spread_rate() -> None:
+    """A gang of 2, 10 steps, at 5 steps/s on one node and 1 over two: on nodes of 1 GPU it takes 10 s, not 2."""
+    t = replace(trace([0], [10], [2], [[5]]), spread=np.array([[1.0]]))
+    assert makespan(t, Nodes.of({"a": 2}, 1)) == pytest.approx(10)
+    assert makespan(t, Nodes.of({"a": 2}, 2)) == pytest.approx(2)
 
 
 def test_isolation_shares_the_cluster_equally() -> None:
