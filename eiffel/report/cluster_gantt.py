@@ -15,7 +15,7 @@ from eiffel.report.cluster_folder import Saved
 from eiffel.report.svg import Frame
 from eiffel.report.units import digits, fitting, plural
 
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1140.0, 62.0, 14.0, 16.0, 36.0
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1140.0, 78.0, 14.0, 16.0, 36.0
 MOST_GPUS = 420
 """Devices up to which every one has a row of its own."""
 LANES = 32
@@ -105,7 +105,7 @@ def _names(lanes: Iterable[Lane], frame: Frame) -> str:
         out.append(svg.rect(frame.left, lane.top, frame.end - frame.left, lane.height, "shade"))
         middle = lane.top + lane.height / 2
         if middle - free >= 10:
-            out.append(svg.text(frame.left - 6, middle + 3.5, svg.short(lane.label, 11), "tick", "end"))
+            out.append(svg.text(frame.left - 6, middle + 3.5, svg.short(lane.label, 13), "tick", "end"))
             free = middle
     return "".join(out)
 

@@ -57,13 +57,12 @@ def _workload(workload: Workload, name: str) -> str:
 
 def _basis(workload: Workload) -> str:
     """What the charts are made of."""
-    several = max(len(rival.runs) for rival in workload.rivals) > 1
-    how = (
-        "Lines: mean over seeds, bands: lowest to highest seed; distributions: all seeds together."
-        if several
-        else "One seed, so no bands."
+    if max(len(rival.runs) for rival in workload.rivals) == 1:
+        return "One seed, so no bands."
+    return (
+        "Lines: mean over seeds, bands: lowest to highest seed; distributions: all seeds together. "
+        f"{seeds_text(workload.rivals).capitalize()}."
     )
-    return f"{how} {seeds_text(workload.rivals).capitalize()}."
 
 
 def _legend(workload: Workload) -> str:
