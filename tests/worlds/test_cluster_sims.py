@@ -28,7 +28,7 @@ figures:
 
 
 def test_figures_by_hand(tmp_path: Path) -> None:
-    """Jobs of 1 h on one GPU: 2 and 3 h, at the limit. With restarts of 1/2 h each needs 1.5 h = two slots: + 1.5, 2.5."""
+    """Jobs of 1 h on one GPU: 2 and 3 h, the limit. With restarts of 1/2 h each takes two slots: + 1.5 and 2.5 h."""
     said: list[str] = []
     limit, jobs, restarts = evaluate(SPEC, tmp_path, said.append)
     assert limit.measured == pytest.approx((1.0, 1.0))
