@@ -30,6 +30,7 @@ TOTALS = {
     "wasted": ("total_joules_wasted", 1.0),
     "all_seconds": ("total_s", 1.0),
     "flat": ("flat", 1.0),
+    "too_empty": ("refused.battery", 1.0),
     "took_part": ("participants", 1.0),
     "participation": ("participation_jain", 1.0),
     "done": ("round", 1.0),
@@ -186,6 +187,8 @@ def _figure(run: Run, measure: str, goal: float, rounds: tuple[int, int]) -> flo
     if name in TOTALS:
         key, unit = TOTALS[name]
         column = run.column(key)
+        # A reason that nobody was refused for is not in the record.
+        column = np.nan_to_num(column) if name == "too_empty" else column
         return float(column[-1]) / unit if column.size else float("nan")
     if name in TEMPO:
         first, last = rounds

@@ -27,7 +27,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         ("all_joules", "J of the run"), ("wasted", "of it wasted"), ("flat", "devices run flat"),
     ),
     "batteries": (
-        ("flat", "devices run flat"), ("done", "rounds"), ("accuracy", "accuracy %"), ("variance", "variance x1e4"),
+        ("flat", "devices run flat"), ("too_empty", "too empty for a task"), ("done", "rounds"),
+        ("accuracy", "accuracy %"), ("variance", "variance x1e4"),
         ("worst10", "worst 10 %"), ("ema_accuracy", "+EMA accuracy"), ("ema_variance", "+EMA variance"),
         ("all_joules", "J of the run"), ("participation", "Jain of tasks"),
     ),
@@ -42,7 +43,7 @@ DECIDES = {
     "fairness": ("variance", "worst10", "accuracy"),
     "communication": ("bytes",),
     "energy": ("joules", "seconds"),
-    "batteries": ("flat", "variance"),
+    "batteries": ("too_empty", "variance"),
     "time": (),
 }
 """The measures of a view that are put in a sentence."""
@@ -50,9 +51,19 @@ DECIDES = {
 WORDS = {
     "accuracy": "mean accuracy", "variance": "variance over devices", "worst10": "worst tenth",
     "bytes": "traffic to the target", "joules": "energy to the target", "seconds": "time to the target",
-    "flat": "devices run flat",
+    "too_empty": "devices too empty for a task at the end",
 }  # fmt: skip
-IN_POINTS = ("accuracy", "worst10", "best10", "jain", "flat", "done", "participation", "took_part")
+IN_POINTS = (
+    "accuracy",
+    "worst10",
+    "best10",
+    "jain",
+    "flat",
+    "too_empty",
+    "done",
+    "participation",
+    "took_part",
+)
 
 
 @dataclass(frozen=True)
