@@ -48,6 +48,9 @@ KNOBS: dict[str, dict[str, tuple[float, ...]]] = {
 }
 """A rule's own knob, where its paper tunes one."""
 
+KEPT = SIMS / "tuned.yaml" if SIMS.parent == cfg.ROOT else Path("tuned.yaml")
+"""In a checkout the file that the tables read; an installed package is not written to."""
+
 SEED, SLACK, SHARE = 0, 0.005, 0.98
 TRIAL = {"score_every": 5}
 """Trials are evaluated less often than runs of tables: evaluating is a third of the work."""
@@ -80,7 +83,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, help="rounds of a trial (default: the data card's)")
     parser.add_argument("--seed", type=int, default=SEED, help="one that no table uses")
     parser.add_argument("--out", type=Path, default=Path("outputs/tune"), help="folder of the trials' runs")
-    parser.add_argument("--into", type=Path, default=SIMS / "tuned.yaml", help="file that keeps the result")
+    parser.add_argument("--into", type=Path, default=KEPT, help="file that keeps the result")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     chosen = parser.parse_args(argv)
     if chosen.budget < 1:
