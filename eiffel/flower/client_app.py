@@ -27,6 +27,8 @@ from eiffel.flower.site import Recipe, Site, Task, from_card
 
 SPEED = "eiffel-speed"
 """Where the context's state keeps the seconds a local step takes here."""
+PHONE_J = 55_440.0
+"""Capacity of a battery that does not tell its own: a phone's, 4000 mAh at 3.85 V."""
 MARGIN = 0.8
 """Of the time that is left, how much is planned for training: speeds vary."""
 DEFAULTS: Mapping[str, Any] = {"round": 0, "seed": 0, "steps": 1, "lr": 0.1, "batch": 10}
@@ -118,8 +120,7 @@ def powers(context: Context, site: Site) -> dict[str, float]:
     figures, held = dict(site.figures), battery(context)
     if held is not None:
         capacity = figures.get("capacity_j", held.capacity_j)
-        # A battery of unknown size counts as one joule: its charge still says when it is below its floor.
-        figures["capacity_j"] = capacity if math.isfinite(capacity) else 1.0
+        figures["capacity_j"] = capacity if math.isfinite(capacity) else PHONE_J
         figures["battery_j"] = (
             held.charge * figures["capacity_j"] if not held.charging else figures["capacity_j"]
         )

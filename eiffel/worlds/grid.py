@@ -79,7 +79,8 @@ class GridWorld:
         self._mute: set[int] = set()
         self.strays: Counter[str] = Counter()
         self.stray_bytes = 0
-        self._first = True
+        self._first, self._listed = True, False
+        self._since: float | None = None
         self._present: Sequence[int] | None = None
         self._seen_as: tuple[Sequence[int], int] | None = None
         self._online = self.nodes.online(())
@@ -97,13 +98,11 @@ class GridWorld:
             self.strays, self.stray_bytes = Counter(), 0
         self._round = round_
         until = self._clock() + self.waits.nodes_s
-        wanted = max(self.waits.wanted if self._first else 1, self.waits.least)
         while True:
             self.look()
             snapshot = self._snapshot(round_)
             free = int(np.count_nonzero(snapshot.reason == Reason.CHOSEN))
-            settled = not (self._first and self._asking)
-            if (free >= wanted and settled) or self._clock() >= until:
+            if self._gathered(free) or self._clock() >= until:
                 break
             self._sleep(self.waits.poll_s)
         if self._met:
@@ -119,6 +118,17 @@ class GridWorld:
             )
             return None
         return snapshot
+
+    def _gathered(self, free: int) -> bool:
+        """Whether a round may begin: the first one also waits for a while for all that are wanted."""
+        here = int(np.count_nonzero(self._online)) + len(self._met)
+        if self._first and (self._asking or here < self.waits.wanted):
+            if here >= self.waits.least and self._since is None:
+                self._since = self._clock()
+            waited = 0.0 if self._since is None else self._clock() - self._since
+            if self._asking or waited < self.waits.gather_s:
+                return bool(self._listed and not self._asking and free >= self.waits.least)
+        return free >= self.waits.least
 
     def look(self) -> None:
         """Take in what has arrived, ask newcomers who they are, give up on letters that have expired."""
@@ -142,10 +152,12 @@ class GridWorld:
         """Ask newcomers who they are, unless the network knows."""
         asked = {sent.letter.node for sent in self._asking.values()} | self._mute
         fresh = sorted(node for node in unknown if node not in asked)
+        # A network that knows its nodes lists them all: nobody else will come.
         known: dict[int, tuple[str, Mapping[str, float]]] = {
             node: (key, {}) for node in fresh if (key := self._post.key(node))
         }
         self._seat(known, fresh)
+        self._listed = bool(known)
         letters = [Letter(QUERY, -1, n, self._task, self.waits.query_s) for n in fresh if n not in known]
         self._asking |= {sent.id or f"unsent-{sent.letter.node}": sent for sent in self._send(letters, None)}
 

@@ -31,13 +31,15 @@ class NotEnoughNodes(TimeoutError):
 class Waits:
     """The budget of every wait, in seconds, and how many nodes are waited for.
 
-    nodes_s: for nodes to come. query_s: for newcomers to say who they are. round_s: of a round without a
-    deadline. evaluate_s: of an evaluation. poll_s: between two looks for answers. hold: an unanswered message
-    keeps its node busy for so many deadlines, after which it expires. least: fewest free nodes with which a
-    round begins. wanted: how many the first round waits for, as long as nodes_s allows.
+    nodes_s: for enough nodes to come. gather_s: in the first round, for more of them once the least are there.
+    query_s: for newcomers to say who they are. round_s: of a round without a deadline. evaluate_s: of an
+    evaluation. poll_s: between two looks for answers. hold: an unanswered message keeps its node busy for so many
+    deadlines, after which it expires. least: fewest free nodes with which a round begins. wanted: how many the
+    first round gathers, if it can.
     """
 
     nodes_s: float = 600.0
+    gather_s: float = 15.0
     query_s: float = 120.0
     round_s: float = 3600.0
     evaluate_s: float = 600.0
@@ -48,7 +50,7 @@ class Waits:
 
     def __post_init__(self) -> None:
         """Refuse waits that never end or never begin."""
-        for name in ("nodes_s", "query_s", "round_s", "evaluate_s", "poll_s"):
+        for name in ("nodes_s", "gather_s", "query_s", "round_s", "evaluate_s", "poll_s"):
             value = getattr(self, name)
             if not (value > 0 and np.isfinite(value)):
                 raise ValueError(f"waits.{name} is {value!r}; it must be a positive number of seconds")
