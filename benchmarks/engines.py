@@ -10,6 +10,7 @@ loaded by copy_, a new torch.optim.SGD for each client, batches by index, in-pla
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -134,7 +135,7 @@ def eiffel(work: Work, data: Federated, settings: Mapping[str, Any]) -> tuple[Ca
     return one, engine
 
 
-def measure(name: str, turns: int, flower: int) -> list[dict[str, Any]]:
+def measure(name: str, turns: int, flower: int) -> dict[str, Any]:
     """All variants of one workload, in turn."""
     work = WORK[name]
     data = samples(work)
@@ -161,7 +162,7 @@ def measure(name: str, turns: int, flower: int) -> list[dict[str, Any]]:
     found = record.rows(seconds | ({"Flower's engine (Ray)": theirs} if theirs else {}), "bare")
     record.table(f"{name}: {work.title}; {work.cohort} of {work.clients} clients, {work.steps} steps", found)
     print(f"  {engines[-1].note}")
-    return found
+    return {"load": os.getloadavg()[0], "note": engines[-1].note, "rows": found}
 
 
 def main() -> None:

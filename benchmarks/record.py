@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import os
 import platform
 import statistics
@@ -39,7 +40,7 @@ def rows(seconds: Mapping[str, list[tuple[float, float]]], reference: str) -> li
     """Medians, and ratios of medians (reference / variant: more than 1 is better than the reference)."""
     wall = {name: statistics.median(w for w, _ in s) for name, s in seconds.items()}
     used = {name: statistics.fmean(c for _, c in s) for name, s in seconds.items()}
-    return [
+    found = [
         {
             "variant": name,
             "median_ms": 1e3 * wall[name],
@@ -52,6 +53,7 @@ def rows(seconds: Mapping[str, list[tuple[float, float]]], reference: str) -> li
         }
         for name in seconds
     ]
+    return [{k: None if v != v else v for k, v in row.items()} for row in found]  # NaN is no JSON
 
 
 COLUMNS = ("median_ms", "min_ms", "cpu_ms", "turns", "ratio", "ratio_of_min", "cpu_ratio")
@@ -59,6 +61,7 @@ COLUMNS = ("median_ms", "min_ms", "cpu_ms", "turns", "ratio", "ratio_of_min", "c
 
 def table(title: str, found: list[dict[str, Any]]) -> None:
     """Print rows. cpu_ratio is what a machine with nothing else to do would show in one process."""
+    found = [{k: math.nan if v is None else v for k, v in row.items()} for row in found]
     print(f"\n{title}\n  {'variant':<30}" + "".join(f"{c:>14}" for c in COLUMNS))
     for row in found:
         print(f"  {row['variant']:<30}" + "".join(f"{row[c]:>14.2f}" for c in COLUMNS), flush=True)
