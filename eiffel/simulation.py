@@ -49,6 +49,7 @@ class Parts:
     state: Any
     rounds: int
     size: int
+    how: str = ""
 
 
 def assemble(config: Mapping[str, Any]) -> Parts:
@@ -64,7 +65,8 @@ def assemble(config: Mapping[str, Any]) -> Parts:
     # A fleet larger than the data has clients reuses their parts: device i holds the part of client i mod N.
     examples = np.resize(federated.train.sizes, size).astype(np.int32)
     world = FleetWorld(fleet, trainer, examples, seed=seed)
-    return Parts(federated, world, method, method.init(trainer.initial(seed), size), rounds, size)
+    state = method.init(trainer.initial(seed), size)
+    return Parts(federated, world, method, state, rounds, size, getattr(trainer, "note", ""))
 
 
 def _trainer(config: Mapping[str, Any], federated: Federated) -> Trainer:
@@ -164,6 +166,8 @@ class _Run:
         self.sinks = open_sinks(
             card, self.path, rounds=rounds, name=name, config=self.config, after=self.done
         )
+        if self.parts.how and card.terminal != "off":
+            print(self.parts.how, file=sys.stderr)
         self._summary("running", "")
         try:
             with interrupts() as cancelled:
@@ -271,6 +275,7 @@ def about(config: Mapping[str, Any], parts: Parts, command: str) -> Record:
         },
         "fleet": {"name": config["fleet"]["name"], "devices": parts.size},
         "rounds": parts.rounds,
+        "engine": parts.how,
         "parameters": int(parts.state.aggregate.params.size),
         "versions": versions(),
     }
