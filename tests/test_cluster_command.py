@@ -303,3 +303,13 @@ def test_a_sweep_ends_with_a_table_and_a_page(files: Path, tmp_path: Path) -> No
     again = eiffel("resume", "sweep/0-fifo-jobs-seed0", cwd=tmp_path)
     assert again.returncode == 2
     assert "run of a cluster" in again.stderr
+
+
+def test_the_example_of_the_docs_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A policy without a simulator: what the example says it prints is what it prints."""
+    text = (root / "docs" / "cluster.md").read_text()
+    part = text[text.index("    import numpy") : text.index("`plan.why` says")]
+    code = "\n".join(line[4:] for line in part.splitlines())
+    exec(code, {})
+    promised = code.strip().splitlines()[-1].split("# ")[1]
+    assert capsys.readouterr().out.strip() == promised
