@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from eiffel.core.jobs import Nodes
 from eiffel.worlds.traces.options import Options
