@@ -238,6 +238,11 @@ def test_runs_are_made_once_reused_and_their_commands_are_told(tmp_path: Path) -
     assert len(said) == 4
     assert field.perform(wanted, tmp_path, field.Workers(1), said.append) == {}
     assert said[-1].startswith("4 runs lie in")
+    broken_off = jobs["digits", "fedavg", 1].folder(tmp_path) / "summary.json"
+    broken_off.write_text(broken_off.read_text().replace('"finished"', '"stopped"', 1))
+    assert field.perform(wanted, tmp_path, field.Workers(1), said.append) == {}
+    assert said[-2].startswith("3 runs lie in")
+    assert said[-1].startswith("[1/1] digits-fedavg-seed1")
     result = results.federated(sim, jobs, tmp_path, {})
     assert not result.failed
     assert jobs["digits", "fedavg", 1].command == (

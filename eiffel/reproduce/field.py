@@ -173,6 +173,7 @@ def perform(wanted: Sequence[Job], out: Path, pool: Workers, tell: Callable[[str
         tell(f"{len(unique) - len(todo)} runs lie in {out} already and are used as they are")
     if not todo:
         return {}
+    forget(todo, out)  # what a broken-off command left behind
     failed: dict[str, Why] = {}
     began = time.monotonic()
     for count, (one, (kind, why), seconds) in enumerate(pool.each(todo, out), 1):
