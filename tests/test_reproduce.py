@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eiffel.reproduce import field, page, results, sims, tables, text
+from eiffel.reproduce import cluster, field, page, results, sims, tables, text
 from eiffel.reproduce.measured import Measured, difference, ratio, resample
 from eiffel.reproduce.sims import Cluster, Sim, SimsError
 
@@ -316,3 +316,45 @@ def test_every_federated_file_runs_in_a_small_size(name: str, tmp_path: Path) ->
     assert not result.broken
     assert sim.name in text.result_text(result, "short")
     assert sim.title in page.html([result], "short").replace("&#x27;", "'")
+
+
+def test_a_file_of_kind_cluster_is_worked_out_once_and_kept(tmp_path: Path) -> None:
+    """One job on two unlike nodes: two policies, a ratio, a bound on it, and a second call that reads it back."""
+    job = {"format": "synthetic", "jobs": 1, "seed": 0, "gangs": {1: 1}, "speeds": {"v100": 1, "k80": 0.2}}
+    nodes = [{"type": "v100", "nodes": 1, "devices": 1}, {"type": "k80", "nodes": 1, "devices": 1}]
+    spec = {
+        "kind": "cluster",
+        "title": "one job",
+        "minutes": 1,
+        "cases": {
+            "one": {
+                "cluster": {"nodes": nodes},
+                "trace": job | {"lengths": {"kind": "uniform", "hours": [1, 1]}},
+            }
+        },
+        "runs": {"fifo": {"policy": "fifo"}, "hadar": {"policy": "hadar"}},
+        "figures": {
+            "no slower": {"case": "one", "value": "fifo.jct_mean / hadar.jct_mean", "bound": ">= 0.5"}
+        },
+    }
+    sim = sims.parse(spec, "one_job", "short")
+    assert isinstance(sim, Cluster)
+    first = cluster.evaluated(sim, tmp_path)
+    assert [f.state for f in first.figures] == [results.HOLDS]
+    kept = list((tmp_path / "cluster").iterdir())
+    assert len(kept) == 1
+    again = cluster.evaluated(sim, tmp_path)
+    assert again.processor == 0
+    assert again.figures[0].value.mean == first.figures[0].value.mean
+    assert "no slower" in text.result_text(again, "short")
+    assert "one job" in page.html([again], "short")
+
+
+def test_cluster_files_without_traces_are_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EIFFEL_DATA", str(tmp_path))
+    sim = sims.read("elas_vs_tiresias")
+    assert isinstance(sim, Cluster)
+    result = cluster.evaluated(sim, tmp_path)
+    assert {f.state for f in result.figures} == {results.UNJUDGED}
+    assert not result.failed
+    assert "EIFFEL_DATA" in text.result_text(result, "short")
