@@ -3,6 +3,8 @@
 A file `sims/<name>.yaml` of kind `cluster` has
     cases    traces, clusters and settings; a case may be a grid (`for: {seed: [0, 1], load: [2, 4]}`), whose
              values replace `${seed}` in it
+             A case may say `overstated: 0.6`: that share of the jobs declares more work than it does, which is
+             U(0.2, 1) of what was declared
     runs     policies by name, with their options and, if they differ, settings
     figures  name: {case, value, bound, mean/each, published, remark}: `value` is an expression over runs and
              measures such as `gavel.ttd / hadar.ttd`, worked out per case; `bound: ">= 1.18"` judges the mean
@@ -132,8 +134,9 @@ def make_case(case: Mapping[str, Any], data: Path) -> Case:
     nodes = load_nodes(case["cluster"])
     trace = load_trace(case["trace"], nodes.types, nodes)
     declared = trace.work
-    if "stop_early" in case:
-        trace, declared = stop_early(trace, float(case["stop_early"]), int(case["trace"].get("seed", 0)))
+    if "overstated" in case:
+        shorter, said = stop_early(trace, float(case["overstated"]), int(case["trace"].get("seed", 0)))
+        declared = trace.work * np.where(shorter.work > 0, said / np.maximum(shorter.work, 1e-300), 1.0)
     limits = {"lb_ttd": makespan(trace, nodes) / 3600, "lb_jct": completion(trace, nodes) / 3600}
     return Case(trace, nodes, declared, isolated_jct(trace, nodes), case.get("settings", {}), limits)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
-from eiffel.worlds.cluster_sims import Figure, evaluate, expand, value_of
+from eiffel.worlds.cluster_sims import Figure, evaluate, expand, make_case, value_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC: dict[str, Any] = yaml.safe_load("""
@@ -74,3 +74,13 @@ def test_our_files_name_only_what_exists(name: str) -> None:
         cases = [figure["case"]] if isinstance(figure["case"], str) else figure["case"]
         assert set(cases) <= set(spec["cases"])
         assert np.isfinite(value_of(figure["value"], {r: dummy for r in [*spec["runs"], "limit"]}))
+
+
+def test_overstated_work_is_what_users_declare_not_what_is_done(tmp_path: Path) -> None:
+    """All jobs end early: the work stays what the trace says, the declared work is 1 to 5 times that."""
+    plain = dict(next(expand(SPEC["cases"]["few"]))[1])
+    base, case = make_case(plain, tmp_path), make_case({**plain, "overstated": 1.0}, tmp_path)
+    assert (case.trace.work == base.trace.work).all()
+    ratio = case.declared / case.trace.work
+    assert ((ratio > 1) & (ratio <= 5)).all()
+    assert (base.declared == base.trace.work).all()
