@@ -17,7 +17,8 @@ from eiffel.schedule.order import in_order, open_rates
 class Elas:
     """Least estimated remaining service first, preemptive, best-fit placement.
 
-    After k of E epochs e = (k + 1/2) / E; before the first one e = 1/2, so that the priority is s, as in LAS.
+    After k of E epochs e = (k + 1/2) / E. A job that has not run goes first; one whose progress cannot be seen
+    (E = 1) has e = 1/2 and the priority s, as in LAS.
     hysteresis: a running job's priority is multiplied by it, so that near ties do not swap places.
     """
 
@@ -43,5 +44,5 @@ class Elas:
 
 def to_come(service: Floats, progress: Floats, epochs: Floats) -> Floats:
     """(J,) GPU-s still to come, from service so far and the share of `epochs` that is complete."""
-    e = np.where(progress > 0, progress + 0.5 / epochs, 0.5)
+    e = progress + 0.5 / epochs
     return np.asarray(service * (1 - e) / e, float)

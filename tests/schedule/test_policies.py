@@ -116,9 +116,9 @@ def test_gittins_index_by_hand() -> None:
 
 
 def test_elas_by_hand() -> None:
-    """100 GPU-s for 3 of 10 epochs, e = .35: 100 x .65 / .35; before the first epoch the service itself."""
-    got = to_come(np.array([100.0, 100.0]), np.array([0.3, 0.0]), np.array([10.0, 10.0]))
-    assert got == pytest.approx([100 * 0.65 / 0.35, 100])
+    """100 GPU-s for 3 of 10 epochs, e = .35: 100 x .65 / .35; for 0 of 10, e = .05: 1900; for 0 of 1: 100."""
+    got = to_come(np.array([100.0, 100.0, 100.0]), np.array([0.3, 0.0, 0.0]), np.array([10.0, 10.0, 1.0]))
+    assert got == pytest.approx([100 * 0.65 / 0.35, 1900, 100])
 
 
 def test_elas_keeps_the_running_job_in_near_ties() -> None:
