@@ -9,9 +9,11 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MessageType, RecordDict
 from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
 from flwr.serverapp import Grid
+from flwr.superlink.grid import HttpGrid
 
 from eiffel.core.model import Params, Status
 from eiffel.flower import wire
+from eiffel.flower.puller import Puller
 from eiffel.flower.wire import Layout
 from eiffel.worlds.post import EVALUATE, PROBE, QUERY, TRAIN, Answer, Letter
 
@@ -32,6 +34,7 @@ class FlowerPost:
     def __init__(self, grid: Grid, layout: Layout, config: Mapping[str, ConfigRecord] | None = None) -> None:
         self._grid, self._layout, self.config = grid, layout, dict(config or {})
         self._public: dict[int, str] = {}
+        self._puller = Puller(grid) if isinstance(grid, HttpGrid) else None
 
     def present(self) -> Sequence[int]:
         """Ids of the nodes that are online."""
@@ -73,7 +76,10 @@ class FlowerPost:
 
     def collect(self, ids: Sequence[str]) -> list[Answer]:
         """Pull what has arrived for these messages."""
-        return [self.answer(reply) for reply in self._grid.pull_messages(list(ids))] if ids else []
+        if not ids:
+            return []
+        replies = self._puller.pull(ids) if self._puller is not None else self._grid.pull_messages(list(ids))
+        return [self.answer(reply) for reply in replies]
 
     def answer(self, reply: Message) -> Answer:
         """A reply, understood and its substance judged."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -79,6 +80,7 @@ class Run:
         self, method: Method, settings: Settings, grid: Grid, arrays: ArrayRecord, rounds: int, timeout: float
     ) -> None:
         self.settings, self.rounds = settings, rounds
+        adopt_log()
         self.layout = Layout.of(arrays)
         params = self.layout.flat([array.numpy() for array in arrays.values()])
         self.post = FlowerPost(grid, self.layout)
@@ -245,3 +247,12 @@ def simulated(
 
     trainer = GridTrainer(post, int(params.size), size, initial=lambda _: params, score=score, task=task)
     return FleetWorld(grid.fleet, trainer, grid.examples, seed=seed)
+
+
+def adopt_log() -> None:
+    """What the world says of its devices goes where Flower's own log goes, and so into `flwr log`."""
+    ours, theirs = logging.getLogger("eiffel"), logging.getLogger("flwr")
+    ours.setLevel(theirs.level)
+    for handler in theirs.handlers:
+        if handler not in ours.handlers:
+            ours.addHandler(handler)

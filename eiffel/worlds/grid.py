@@ -74,6 +74,7 @@ class GridWorld:
         self._began, self._offset, self._round = clock(), 0.0, 0
         self._out: dict[str, Sent] = {}
         self._seen: set[str] = set()
+        self._given_up: set[str] = set()
         self._asking: dict[str, Sent] = {}
         self._met: dict[int, tuple[str, Mapping[str, float]]] = {}
         self._mute: set[int] = set()
@@ -192,6 +193,7 @@ class GridWorld:
             held = self.nodes.node_of.get(sent.letter.device) == sent.letter.node
             gone = not held or not self._online[sent.letter.device]
             if gone or self.now - sent.at > sent.letter.ttl:
+                self._given_up.add(id_)
                 del self._out[id_]
 
     def _snapshot(self, round_: int) -> Snapshot:
@@ -260,7 +262,7 @@ class GridWorld:
     def hear(self, answer: Answer, course: Course) -> None:
         """One answer: into the round, or among the strays."""
         asked = {s.id: s.letter.node for s in course.sent}
-        earlier = self._out.keys() - asked.keys()
+        earlier = (self._out.keys() | self._given_up) - asked.keys()
         # The network answers for a node that is gone, as sender 0.
         sender = asked.get(answer.answers) if answer.sender == 0 else answer.sender
         verdict = validate.identity(answer.answers, sender, asked, earlier, self._seen)
@@ -279,7 +281,8 @@ class GridWorld:
         self.stray_bytes += answer.bytes
         sent = self._out.get(answer.answers)
         if verdict == Status.STALE:  # its node is free again; a foreign answer says nothing of the one asked
-            self._seen.add(self._out.pop(answer.answers).id)
+            self._out.pop(answer.answers, None)
+            self._seen.add(answer.answers)
         where = f"device {sent.letter.device}, round {sent.letter.round}" if sent else f"node {answer.sender}"
         log.info("an answer was not counted: %s (%s)", verdict.text, where)
 
@@ -287,7 +290,8 @@ class GridWorld:
         """Between rounds: late answers free their nodes."""
         for answer in self._post.collect(list(self._out)):
             verdict = Status.DUPLICATE if answer.answers in self._seen else Status.STALE
-            self._stray(answer, verdict if answer.answers in self._out else Status.FOREIGN)
+            known = answer.answers in self._out or answer.answers in self._given_up
+            self._stray(answer, verdict if known else Status.FOREIGN)
 
     # Evaluation.
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flower_certificates import certificates, node_key
+
 BIN = Path(sys.executable).parent
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -57,6 +59,7 @@ class Link:
     tls: bool = False
     port: int = field(default_factory=free_port)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    groups: set[int] = field(default_factory=set)
 
     def start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
         home = self.home / name
@@ -76,6 +79,7 @@ class Link:
                     "PATH": f"{BIN}:{os.environ['PATH']}",
                 },
             )
+        self.groups.add(self.processes[name].pid)
         return self.processes[name]
 
     def log(self, name: str) -> str:
@@ -140,8 +144,25 @@ class Link:
 
     def certificates(self) -> list[str]:
         """A certificate authority and a server certificate for 127.0.0.1, made on the spot."""
-        from certificates import make
-
-        make(self.home)
+        certificates(self.home)
         return ["--ssl-ca-certfile", f"{self.home}/ca.crt", "--ssl-certfile", f"{self.home}/server.crt",
                 "--ssl-keyfile", f"{self.home}/server.key"]  # fmt: skip
+
+    def authenticated(self, name: str, config: str) -> subprocess.Popen[bytes]:
+        """A node with a key of its own that the operator has registered."""
+        private, public = node_key(self.home, name)
+        self.flwr("supernode", "register", str(public), "dep")
+        return self.node(name, config, "--auth-supernode-private-key", str(private))
+
+    def left(self) -> list[int]:
+        """Processes that are still there of all that was ever started."""
+        return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and group(p) in self.groups]
+
+
+def group(process: Path) -> int:
+    """The process group of a process of /proc; 0 for one that is gone or a zombie."""
+    try:
+        state, _, pgid, *_ = (process / "stat").read_text().rpartition(") ")[2].split()
+    except OSError:
+        return 0
+    return 0 if state == "Z" else int(pgid)
