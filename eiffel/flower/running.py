@@ -140,7 +140,8 @@ class Run:
             )
             summary("finished" if ended.round == self.rounds else "stopped", ended.why)
         except BaseException as problem:
-            summary("failed", f"{type(problem).__name__}: {problem}")
+            failed = isinstance(problem, Exception)
+            summary("failed" if failed else "stopped", f"{type(problem).__name__}: {problem}")
             raise
         finally:
             for sink in sinks:

@@ -59,7 +59,6 @@ class Link:
     tls: bool = False
     port: int = field(default_factory=free_port)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    groups: set[int] = field(default_factory=set)
 
     def start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
         home = self.home / name
@@ -79,7 +78,6 @@ class Link:
                     "PATH": f"{BIN}:{os.environ['PATH']}",
                 },
             )
-        self.groups.add(self.processes[name].pid)
         return self.processes[name]
 
     def log(self, name: str) -> str:
@@ -154,15 +152,28 @@ class Link:
         self.flwr("supernode", "register", str(public), "dep")
         return self.node(name, config, "--auth-supernode-private-key", str(private))
 
-    def left(self) -> list[int]:
-        """Processes that are still there of all that was ever started."""
-        return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and group(p) in self.groups]
+    def left(self, word: str = "") -> list[int]:
+        """Processes still there of all that was ever started from here (and have `word` in their command).
+
+        Flower puts apps into sessions of their own; the home they were given tells whose they are.
+        """
+        mine = f"FLWR_HOME={self.home}/".encode()
+        found = [p for p in Path("/proc").iterdir() if p.name.isdigit() and mine in content(p / "environ")]
+        return [int(p.name) for p in found if word.encode() in content(p / "cmdline") and alive(p)]
+
+    def kill(self, word: str) -> None:
+        """kill -9 of the processes with this word in their command."""
+        for pid in self.left(word):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
-def group(process: Path) -> int:
-    """The process group of a process of /proc; 0 for one that is gone or a zombie."""
+def content(path: Path) -> bytes:
     try:
-        state, _, pgid, *_ = (process / "stat").read_text().rpartition(") ")[2].split()
+        return path.read_bytes()
     except OSError:
-        return 0
-    return 0 if state == "Z" else int(pgid)
+        return b""
+
+
+def alive(process: Path) -> bool:
+    return b") Z " not in content(process / "stat")
