@@ -225,13 +225,16 @@ class GridWorld:
     def letters(self, plan: Plan) -> list[Letter]:
         """What each chosen device is told, row after row of the plan."""
         limit = min(plan.deadline_s, self.waits.round_s)
+        # Seconds a device may work: the deadline, less what it takes to send the model there and back.
+        exchange = self.nodes.figure("exchange_s", EXCHANGE_S)[plan.chosen]
+        work = np.maximum(plan.deadline_s - exchange, plan.deadline_s / 10)
         ttl = limit * (self.waits.hold if np.isfinite(plan.deadline_s) else 1.0)
         return [
             Letter(
                 PROBE if plan.probing else TRAIN,
                 int(d),
                 self.nodes.node_of[int(d)],
-                {**self._task, **orders(plan, k, self._seed), "limit_s": self._limit(plan, int(d))},
+                {**self._task, **orders(plan, k, self._seed), "limit_s": float(work[k])},
                 ttl,
                 plan.round,
                 None if plan.shift is None else plan.shift[k],
@@ -249,11 +252,6 @@ class GridWorld:
         """Close a round: who has not answered by now is not waited for."""
         self.metrics = validate.weighted(course.metrics)
         return course.close(self.now, self.nodes)
-
-    def _limit(self, plan: Plan, device: int) -> float:
-        """Seconds a device may work: the deadline, less what it takes to send the model there and back."""
-        exchange = float(self.nodes.figure("exchange_s", EXCHANGE_S)[device])
-        return max(plan.deadline_s - exchange, plan.deadline_s / 10)
 
     def _device(self, id_: str) -> int:
         sent = self._out.get(id_)
