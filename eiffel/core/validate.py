@@ -91,5 +91,6 @@ def weighted(metrics: Sequence[tuple[float, Mapping[str, float]]]) -> dict[str, 
         known = [(n, row[name]) for n, row in sound if name in row and math.isfinite(row[name])]
         covered = sum(n for n, _ in known)
         if covered:
-            means[name] = (sum(n * value for n, value in known) / covered, covered / total)
+            # Shares first: the products can then neither overflow nor vanish.
+            means[name] = (sum(n / covered * value for n, value in known), covered / total)
     return means

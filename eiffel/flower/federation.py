@@ -148,6 +148,7 @@ class Journal:
                 "bytes_up": row["bytes_up"] + extra,
                 "bytes": row["bytes"] + extra,
                 "strays": dict(self.world.strays),
+                "joules_stated": self.world.stated,
                 "metrics": _table(self.world.metrics),
                 "evaluation": _table(self.world.evaluation) if row["scores"] else None,
             }

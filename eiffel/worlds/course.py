@@ -39,6 +39,11 @@ class Course:
         return int(np.count_nonzero(self.status == Status.DELIVERED))
 
     @property
+    def stated(self) -> int:
+        """How many devices have stated what energy they used."""
+        return int(np.count_nonzero(np.isfinite(self.joules)))
+
+    @property
     def over(self) -> bool:
         """Whether enough count, or nobody is left to wait for."""
         enough = 0 < self.plan.wait_for <= self.delivered

@@ -49,8 +49,8 @@ class GridWorld:
 
     task: scalars that every letter carries. evaluators: most devices that measure a model (0: all). why: why
     `observe` returned None. metrics, evaluation: what the last cohort, and the last evaluation, measured, as
-    name -> (mean, coverage). strays, stray_bytes: answers of this round that were not counted, by status. clock,
-    sleep: for tests.
+    name -> (mean, coverage). strays, stray_bytes: answers of this round that were not counted, by status. stated:
+    devices of the last round that stated their joules; the others' are estimates. clock, sleep: for tests.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class GridWorld:
         self._mute: set[int] = set()
         self.strays: Counter[str] = Counter()
         self.stray_bytes = 0
+        self.stated = 0
         self._first, self._listed = True, False
         self._since: float | None = None
         self._present: Sequence[int] | None = None
@@ -250,7 +251,7 @@ class GridWorld:
 
     def finish(self, course: Course) -> Outcomes:
         """Close a round: who has not answered by now is not waited for."""
-        self.metrics = validate.weighted(course.metrics)
+        self.metrics, self.stated = validate.weighted(course.metrics), course.stated
         return course.close(self.now, self.nodes)
 
     def _device(self, id_: str) -> int:
