@@ -1,5 +1,6 @@
 """Where tests find data that the repository does not carry."""
 
+import logging
 import os
 from pathlib import Path
 
@@ -20,6 +21,14 @@ def shared_data() -> Path:
     if found is None:
         pytest.skip("no reference data: set EIFFEL_DATA or lay ../shared/data beside the checkout")
     return found
+
+
+@pytest.fixture(autouse=True)
+def _our_loggers_speak() -> None:
+    """Flower's database migrations configure logging from a file and silence every logger that exists by then."""
+    for name in logging.root.manager.loggerDict:
+        if name.split(".")[0] == "eiffel":
+            logging.getLogger(name).disabled = False
 
 
 @pytest.fixture(scope="session")

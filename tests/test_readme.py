@@ -32,7 +32,9 @@ def test_the_two_commands_are_there() -> None:
 def test_every_command_named_exists() -> None:
     from eiffel.cli import COMMANDS
 
-    named = set(re.findall(r"`?eiffel ([a-z]+)\b", " ".join(BLOCKS + re.findall(r"`(eiffel [^`]+)`", TEXT))))
+    named = set(
+        re.findall(r"^eiffel ([a-z]+)\b", "\n".join(BLOCKS + re.findall(r"`(eiffel [^`]+)`", TEXT)), re.M)
+    )
     assert named <= set(COMMANDS)
 
 

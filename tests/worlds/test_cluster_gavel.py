@@ -59,7 +59,9 @@ def test_within_three_percent_of_gavels_own_simulator(
     jct = (run.finish - trace.arrival)[kept].mean() / 3600
     theirs = np.mean([v for v in reference["jct"].values() if v is not None]) / 3600
     ttd = run.finish.max() / 3600
-    blind = kind == "finish_time_fairness"  # its optimum is far from unique and types are filled in random order
+    blind = (
+        kind == "finish_time_fairness"
+    )  # its optimum is far from unique and types are filled in random order
     assert ttd == pytest.approx(reference["makespan_h"], rel=0.06 if blind else 0.02)
     if kind != MAKESPAN_ONLY:
         assert jct == pytest.approx(theirs, rel=0.04 if blind else 0.03)
