@@ -25,10 +25,12 @@ def shared_data() -> Path:
 
 @pytest.fixture(autouse=True)
 def _our_loggers_speak() -> None:
-    """Flower's database migrations configure logging from a file and silence every logger that exists by then."""
-    for name in logging.root.manager.loggerDict:
-        if name.split(".")[0] == "eiffel":
-            logging.getLogger(name).disabled = False
+    """Each test begins with our loggers as they come: a strategy takes Flower's log level, and Flower's database
+    migrations silence every logger that exists by then.
+    """
+    for name in [n for n in logging.root.manager.loggerDict if n.split(".")[0] == "eiffel"]:
+        logging.getLogger(name).disabled = False
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CARDS = sorted(path.stem for path in (ROOT / "datasets").glob("*.yaml"))
 OWN = ("npz", "csv", "hub")
 KEYS = {
-    "name", "reader", "path", "partition", "alpha", "shards", "sigma", "min_samples", "clients", "parts", "test", "model",
-    "local", "steps", "rounds", "cohort", "options",
+    "name", "reader", "path", "partition", "alpha", "shards", "sigma", "min_samples", "clients", "parts", "test",
+    "model", "local", "steps", "rounds", "cohort", "options",
 }  # fmt: skip
 
 
