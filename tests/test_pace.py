@@ -80,6 +80,27 @@ def test_conflict_halves_tau_every_three_rounds_until_one() -> None:
     assert not state.grown
 
 
+def test_a_tau_that_conflict_brought_down_to_one_stays_there() -> None:
+    """4 -> 2 -> 1 by conflict; agreement for the rest of the run does not raise it again."""
+    rule = EiffelPace()
+    state = rule.init()
+    for _ in range(5):
+        state = feed(rule, state, ORTHOGONAL)
+    for _ in range(10):
+        state = feed(rule, state, AGREE)
+    assert state.signal > 1
+    assert (state.steps, state.frozen, state.grown) == (1, True, False)
+
+
+def test_a_tau_that_conflict_only_halved_may_still_grow() -> None:
+    """4 -> 2, then agreement: 2 -> 4 -> 8."""
+    rule = EiffelPace()
+    state = feed(rule, rule.init(), ORTHOGONAL)
+    for _ in range(2):
+        state = feed(rule, state, AGREE)
+    assert state.steps == 8
+
+
 def test_a_tau_that_has_grown_is_not_shrunk_by_a_fallen_signal() -> None:
     rule = EiffelPace(window=100)
     state = feed(rule, rule.init(), AGREE)

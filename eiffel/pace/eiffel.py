@@ -42,6 +42,7 @@ class EiffelPace(Together):
       (1 - gain) x the mean of the window before: tau halves and never grows again;
     - else, while not frozen, S > high: tau doubles;
     - else, while not frozen and before it ever grew, S < low, `patience` rounds since tau changed: halve;
+      one that is brought down to 1 in this way stays there;
     - always tau <= cap: if progress grows like sqrt(tau), progress per cost peaks where tau steps cost as
       much as one exchange.
 
@@ -112,7 +113,8 @@ class EiffelPace(Together):
             if state.signal > self.high:
                 return self._set(replace(state, grown=True), steps * 2)
             if not state.grown and state.signal < self.low and state.since >= self.patience:
-                return self._set(state, steps // 2)
+                # Brought down to 1, tau stays there: noise in S would sooner or later let it grow again.
+                return self._set(replace(state, frozen=steps // 2 <= 1), steps // 2)
         return self._set(state, steps)
 
     def _stalled(self, losses: NDArray[np.float64]) -> bool:
