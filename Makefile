@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test check bench bless clean help
+.PHONY: demo test network check bench bless clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -25,10 +25,10 @@ demo: $(READY)  ## compare Eiffel with FedAvg on three seeds and write a report
 	$(BIN)/eiffel report outputs/demo
 
 test: $(READY)  ## run the tests
-	$(BIN)/python -m pytest -ra -m "not slow and not network and not gate"
+	$(BIN)/python -m pytest -ra -m "not network"
 
-full: $(READY)  ## run all tests, also the slow ones, real servers and acceptance figures
-	$(BIN)/python -m pytest -ra
+network: $(READY)  ## run the tests that start real servers and nodes on loopback (three minutes)
+	$(BIN)/python -m pytest -ra -m network
 
 check: $(READY)  ## formatting, lint, types, architecture
 	$(BIN)/ruff format --check eiffel tests benchmarks
