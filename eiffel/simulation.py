@@ -6,7 +6,6 @@ configuration -> data, trainer, fleet, method -> the loop -> records, rows, summ
 from __future__ import annotations
 
 import json
-import platform
 import signal
 import sys
 import time
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from eiffel.core.model import Trainer
 from eiffel.data.federated import Federated
 from eiffel.method import Method
 from eiffel.report import Report, open_sinks, read
+from eiffel.report.versions import TRAINING, versions
 from eiffel.worlds.devices import build_fleet
 from eiffel.worlds.fleet import FleetWorld
 
@@ -277,19 +277,8 @@ def about(config: Mapping[str, Any], parts: Parts, command: str) -> Record:
         "rounds": parts.rounds,
         "engine": parts.how,
         "parameters": int(parts.state.aggregate.params.size),
-        "versions": versions(),
+        "versions": versions(*TRAINING),
     }
-
-
-def versions() -> dict[str, str]:
-    """Versions of everything that can change a figure."""
-    found = {"python": platform.python_version(), "machine": platform.machine()}
-    for name in ("eiffel-fl", "numpy", "scipy", "torch", "scikit-learn"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _now() -> str:

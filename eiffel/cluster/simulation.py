@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from eiffel.core.jobs import Floats, Nodes, Policy, Trace
 from eiffel.core.measures_jobs import isolated_jct
 from eiffel.report import cluster_folder as folder
 from eiffel.report.cluster_progress import Progress
+from eiffel.report.versions import versions
 from eiffel.schedule import policy
 from eiffel.worlds import cluster as world
 from eiffel.worlds.cluster_estimates import Estimates, Known, Learned, Wrong
@@ -241,17 +240,6 @@ def fingerprint(trace: Trace) -> str:
     ):
         seen.update(np.ascontiguousarray(array).tobytes())
     return seen.hexdigest()
-
-
-def versions() -> dict[str, str]:
-    """Versions of everything that can change a figure."""
-    found = {"python": platform.python_version(), "machine": platform.machine()}
-    for name in ("eiffel-fl", "numpy", "scipy"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _now() -> str:

@@ -158,7 +158,7 @@ def enough(samples: int, clients: int, least: int) -> None:
             f"{clients} clients x at least {least} samples = {clients * least}, "
             f"but there are only {samples} samples ({short} too few); "
             + (f"ask for at most {samples // least} clients or " if samples >= least else "")
-            + "lower min_samples"
+            + "lower min_samples, or let devices share parts (datasets.parts=N)"
         )
 
 

@@ -24,6 +24,7 @@ from eiffel.flower.engines import card, over
 from eiffel.flower.running import CHECKPOINTS, Finished, Settings
 from eiffel.flower.strategy import Strategy
 from eiffel.report import Report, Sink
+from eiffel.report.versions import TRAINING, versions
 
 app = ServerApp()
 
@@ -77,7 +78,7 @@ def real(grid: Grid, config: Mapping[str, Any], folder: Path, command: str) -> F
             "command": command,
             "strategy": {"name": method.name, "card": config["strategies"]},
             "data": {"name": federated.name, "clients": len(federated), "metric": federated.metric},
-            "versions": simulation.versions(),
+            "versions": versions(*TRAINING),
         },
     )
     return Strategy(method, settings).start(grid, wire.one_array(trainer.initial(seed)), num_rounds=rounds)

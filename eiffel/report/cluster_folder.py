@@ -24,8 +24,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from eiffel.core.checkpoint import write_atomically
 from eiffel.core.jobs import Floats, Nodes, Refusal
-from eiffel.report.folder import CONFIG, SUMMARY, plain, write_atomic
+from eiffel.report.folder import CONFIG, SUMMARY, plain
 from eiffel.report.read import Json, flat, number, read_config, read_summary, section
 from eiffel.worlds.cluster_run import ClusterRun
 from eiffel.worlds.watch import Waits
@@ -40,7 +41,7 @@ __all__ = ["CONFIG", "Saved", "load", "node_groups", "summary", "waited_hours", 
 
 def write_text(file: Path, text: str) -> None:
     """Write a text file in one step."""
-    write_atomic(file, text.encode())
+    write_atomically(file, text.encode())
 
 
 def summary(path: Path, said: Mapping[str, Any]) -> None:
@@ -92,7 +93,7 @@ def _write(file: Path, columns: Mapping[str, Any]) -> None:
     pq.write_table(
         pa.table({name: pa.array(column) for name, column in columns.items()}), sink, compression="zstd"
     )
-    write_atomic(file, sink.getvalue().to_pybytes())
+    write_atomically(file, sink.getvalue().to_pybytes())
 
 
 def node_groups(nodes: Nodes) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from eiffel.core.checkpoint import write_atomically
 from eiffel.core.ledger import NO_STATUS
 
 Columns = Mapping[str, NDArray[Any]]
@@ -100,14 +101,14 @@ class RunFolder:
     def summary(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json, replacing the one before in one step."""
         text = json.dumps(plain(summary), indent=2, ensure_ascii=False, allow_nan=False)
-        write_atomic(self.path / SUMMARY, (text + "\n").encode())
+        write_atomically(self.path / SUMMARY, (text + "\n").encode())
 
     def truncate(self, round_: int) -> None:
         """Forget everything after round `round_`, so that the run can go on from its checkpoint."""
         path = self.path / RECORDS
         kept = [ln for i, ln in enumerate(read_lines(path), 1) if _round_of(path, i, ln) <= round_]
         self.close()
-        write_atomic(path, b"".join(kept))
+        write_atomically(path, b"".join(kept))
         for file in (self.path / CLIENTS).glob("round-*.parquet"):
             if int(file.stem.removeprefix("round-")) > round_:
                 file.unlink()
@@ -138,16 +139,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, int):  # bool and IntEnum too
         return value if isinstance(value, bool) else int(value)
     return value if value is None or isinstance(value, str) else str(value)
-
-
-def write_atomic(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a crash, sees the old content or the new and never a part."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with open(part, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
 
 
 def read_lines(path: Path) -> list[bytes]:
@@ -188,7 +179,7 @@ def _write_rows(path: Path, round_: int, clients: Columns) -> None:
     table = _table(round_, {name: np.ma.asanyarray(column) for name, column in clients.items()})
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
-    write_atomic(path, sink.getvalue().to_pybytes())
+    write_atomically(path, sink.getvalue().to_pybytes())
 
 
 def _table(round_: int, clients: Columns) -> pa.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from eiffel.core.checkpoint import write_atomically
 from eiffel.report import (
     answer,
     cluster_answer,
@@ -16,7 +17,7 @@ from eiffel.report import (
     paper,
 )
 from eiffel.report.cluster_folder import JOBS
-from eiffel.report.folder import SUMMARY, write_atomic
+from eiffel.report.folder import SUMMARY
 from eiffel.report.read import find, load, read_summary
 
 
@@ -49,7 +50,7 @@ def report(runs: Sequence[Path], out: Path, share: float = page.SHARE, target: f
     if clusters:
         first = sum(len(part.series) for part in parts)
         parts.append(cluster_page.part([cluster_folder.load(path) for path in clusters], out.parent, first))
-    write_atomic(out, page.document(parts).encode())
+    write_atomically(out, page.document(parts).encode())
     return out
 
 

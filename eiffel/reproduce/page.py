@@ -8,10 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from eiffel import __version__
+from eiffel.core.checkpoint import write_atomically
 from eiffel.report import bars, charts, svg, verdict
 from eiffel.report.charts import Figure
 from eiffel.report.compare import table_rows
-from eiffel.report.folder import write_atomic
 from eiffel.report.gather import Group, Problem
 from eiffel.reproduce.measured import Measured
 from eiffel.reproduce.results import FAILS, HOLDS, SHOWN, UNJUDGED, Judged, Result
@@ -31,7 +31,7 @@ METHOD = (
 def write(results: Sequence[Result], form: str, out: Path) -> Path:
     """Write the page; returns where it is."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(out, html(results, form).encode())
+    write_atomically(out, html(results, form).encode())
     return out
 
 
