@@ -110,4 +110,4 @@ def gittins(service: Floats, ended: Floats, delta: float) -> Floats:
     )
     survive, done = len(ended) - low, high - low
     spent = total[high] - total[low] - done * service + (survive - done) * delta
-    return np.where(survive > 0, done / np.maximum(spent, 1e-300), 0.0)
+    return np.where(survive > 0, done / np.maximum(spent, 1e-100), 0.0)
