@@ -46,9 +46,8 @@ def probe_steps(local: Local, examples: NDArray[np.integer]) -> Floats:
     A device probes `local.probe` of its samples (-1: all), never more than it has. A step handles
     `local.batch` samples forward and backward; the probe is forward only.
     """
-    have = np.asarray(examples, np.float64)
-    probed = have if local.probe < 0 else np.minimum(local.probe, have)
-    return np.asarray(probed * (FORWARD_SHARE / local.batch))
+    probed = examples if local.probe < 0 else np.minimum(examples, local.probe)
+    return np.asarray(probed * (FORWARD_SHARE / local.batch), np.float64)
 
 
 def predict(
