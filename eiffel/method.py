@@ -14,11 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eiffel.aggregate import Aggregate, AggregateState
 from eiffel.budget import Budget, Spending
-from eiffel.core.costs import SCALAR_BYTES, probe_steps
+from eiffel.core.costs import SCALAR_BYTES, predict, with_probe
 from eiffel.core.model import (
     Bools,
     Codes,
@@ -185,13 +184,13 @@ class Method:
 
     def _price(self, state: MethodState, snapshot: Snapshot, tempo: Tempo) -> Candidates:
         """The task of this round on every device: seconds and joules, at the current prices."""
-        steps, moved = np.float32(tempo.steps), np.float32(self._moved(snapshot))
+        task_s, task_j = predict(snapshot, tempo.steps, self._moved(snapshot))
         prices = state.spending
         return Candidates(
             snapshot,
             snapshot.reason == Reason.CHOSEN,
-            steps * snapshot.step_s + moved * snapshot.exchange_s,
-            steps * snapshot.step_j + moved * snapshot.exchange_j,
+            task_s,
+            task_j,
             tempo,
             prices.price_s,
             prices.price_j,
@@ -208,7 +207,8 @@ class Method:
             spare = np.subtract(
                 spare, np.float32(reserve) * snapshot.capacity_j, out=spare.copy(), where=powered
             )
-        task_s, task_j = self._with_probe(among)
+        # Scores leave the probe out (it is the same few forward passes for all); what a device can bear must not.
+        task_s, task_j = with_probe(snapshot, self.local, among.task_s, among.task_j)
         checks: tuple[tuple[Reason, Bools], ...] = (
             (Reason.BATTERY, task_j >= spare),
             (Reason.DEADLINE, task_s > self.cohort.deadline_s),
@@ -218,18 +218,6 @@ class Method:
             if hit.any():
                 reason[(reason == Reason.CHOSEN) & hit] = code
         return reason
-
-    def _with_probe(self, among: Candidates) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(N,) seconds and joules of the task with the loss probe, as the world will charge them.
-
-        Scores leave the probe out (it is the same few forward passes for everybody); what a device can bear
-        must not.
-        """
-        if not self.local.probe:
-            return among.task_s, among.task_j
-        snapshot = among.snapshot
-        steps = probe_steps(self.local, snapshot.examples).astype(np.float32)
-        return among.task_s + steps * snapshot.step_s, among.task_j + steps * snapshot.step_j
 
     def _weigh(self, state: MethodState, tempo: Tempo) -> Weigh:
         rule, rule_state, plain = self.aggregate.weights, state.aggregate.weights, self.pace.sums

@@ -1,6 +1,7 @@
 """Aggregation: what the server makes of the updates. Three small choices in a row:
 
-    weights   how much each update counts           WEIGHTS: mean, rank, qfair, tilted, agnostic, scaffold
+    weights   how much each update counts           WEIGHTS: mean, rank, qfair, tilted, agnostic, scaffold,
+                                              robust
     server    what the weighted update does to w    SERVERS: sgd (w - step), momentum, adagrad, adam, yogi
     serve     which model is published              last (w) or ema (a running average of w)
 
@@ -17,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from eiffel.aggregate.fair import Agnostic, QFair, Tilted
+from eiffel.aggregate.robust import Robust
 from eiffel.aggregate.scaffold import Scaffold
 from eiffel.aggregate.server import SERVERS, Server, Sgd
 from eiffel.aggregate.weights import Mean, Rank, Weights
@@ -29,6 +31,7 @@ WEIGHTS: dict[str, type[Weights]] = {
     "tilted": Tilted,
     "agnostic": Agnostic,
     "scaffold": Scaffold,
+    "robust": Robust,
 }
 """Weight rules by the name that strategy cards use."""
 
@@ -41,6 +44,7 @@ __all__ = [
     "Mean",
     "QFair",
     "Rank",
+    "Robust",
     "Scaffold",
     "Server",
     "Sgd",

@@ -51,11 +51,24 @@ def probe_steps(local: Local, examples: NDArray[np.integer]) -> Floats:
 
 
 def predict(
-    snapshot: Snapshot, steps: NDArray[np.integer] | int, local: Local
+    snapshot: Snapshot, steps: int, exchanges: float = 1.0
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(N,) seconds and (N,) joules that a task of `steps` local steps takes on every device, probe included."""
-    work = (steps + probe_steps(local, snapshot.examples)).astype(np.float32)
-    return work * snapshot.step_s + snapshot.exchange_s, work * snapshot.step_j + snapshot.exchange_j
+    """(N,) seconds and (N,) joules of `steps` local steps and `exchanges` of a model, without a probe."""
+    work, moved = np.float32(steps), np.float32(exchanges)
+    return (
+        work * snapshot.step_s + moved * snapshot.exchange_s,
+        work * snapshot.step_j + moved * snapshot.exchange_j,
+    )
+
+
+def with_probe(
+    snapshot: Snapshot, local: Local, task_s: NDArray[np.float32], task_j: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(N,) seconds and (N,) joules of these tasks and the loss probe before them, as a world charges them."""
+    if not local.probe:
+        return task_s, task_j
+    work = probe_steps(local, snapshot.examples).astype(np.float32)
+    return task_s + work * snapshot.step_s, task_j + work * snapshot.step_j
 
 
 def progress(seconds: Floats, elapsed: Floats) -> Floats:

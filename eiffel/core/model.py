@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -317,6 +317,3 @@ class Trainer(Protocol):
 def generator(seed: int, round_: int, purpose: int = 0) -> np.random.Generator:
     """The random generator of a round: a function of (run seed, round, purpose) and of nothing else."""
     return np.random.default_rng([int(seed) & 0xFFFFFFFF, int(round_), int(purpose)])
-
-
-Notes = dict[str, Any]

@@ -40,14 +40,3 @@ def in_order(snapshot: Snapshot, order: Ints, score: Floats, until: float = 0.0)
     rows = place(counts, snapshot.held, snapshot.nodes, snapshot.free)
     content = bool((take == np.where(np.isfinite(score), score, -np.inf).argmax(axis=1)).all())
     return verdict(snapshot, rows, code=Refusal.NO_ROOM, until=np.inf if content else until)
-
-
-def sticky(snapshot: Snapshot, score: Floats) -> Floats:
-    """Give a job that runs on one type no other choice: it may be stopped, but it does not move.
-
-    A job whose type has left service is free to choose again.
-    """
-    have = kinds_held(snapshot)
-    stays = (have == snapshot.gang[:, None]) & np.isfinite(score)
-    bound = stays.any(axis=1)
-    return np.where(bound[:, None] & ~stays, -np.inf, score)

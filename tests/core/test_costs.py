@@ -6,7 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from eiffel.core.costs import drain, model_bytes, predict, probe_steps, progress, radio_joules, radio_seconds
+from eiffel.core.costs import (
+    drain,
+    model_bytes,
+    predict,
+    probe_steps,
+    progress,
+    radio_joules,
+    radio_seconds,
+    with_probe,
+)
 from eiffel.core.costs import steps_done as done
 from eiffel.core.model import Local, Snapshot
 
@@ -48,7 +57,8 @@ def snapshot(step_s, step_j, exchange_s, exchange_j, examples):
 
 def test_predict_adds_steps_probe_and_exchange():
     """Device 0: 5 steps + 3 for the probe (90 samples / 30) at 2 s and 1 J, and 10 s, 4 J of exchange."""
-    seconds, joules = predict(snapshot([2], [1], [10], [4], [90]), 5, Local(batch=10, probe=-1))
+    one = snapshot([2], [1], [10], [4], [90])
+    seconds, joules = with_probe(one, Local(batch=10, probe=-1), *predict(one, 5))
     assert seconds.tolist() == [26.0]
     assert joules.tolist() == [12.0]
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from eiffel.core.costs import predict
+from eiffel.core.costs import predict, with_probe
 from eiffel.core.model import Local, Plan, Reason, Reports, Scores, Status, Trained
 from eiffel.worlds.availability import always, timetable
 from eiffel.worlds.devices import Fleet
@@ -128,7 +128,8 @@ def test_a_probe_moves_the_model_down_and_part_of_one_up():
 
 def test_the_prediction_is_the_charge():
     of = world(fleet(battery=(100, 100, 100), overhead_s=2.0, overhead_j=0.5))
-    seconds, joules = predict(of.observe(1), 3, Local(batch=10, probe=30))
+    seen = of.observe(1)
+    seconds, joules = with_probe(seen, Local(batch=10, probe=30), *predict(seen, 3))
     out = play(of, [0, 1, 2])
     assert_allclose(seconds, out.seconds)
     assert_allclose(joules, out.joules)
