@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eiffel.reproduce import cluster, field, page, results, sims, tables, text
-from eiffel.reproduce.measured import Measured, difference, ratio, resample
+from eiffel.reproduce import cluster, command, field, page, results, sims, tables, text
+from eiffel.reproduce.measured import Interval, Measured, difference, ratio, resample
 from eiffel.reproduce.sims import Cluster, Sim, SimsError
 
 SMALL: dict[str, Any] = {
@@ -159,6 +159,20 @@ def test_verdicts(mean: float, each: list[float], bound: str, bound_each: str, s
     assert results.verdict(mean, each, bound, bound_each)[0] == state
 
 
+def test_a_miss_that_the_file_tells_is_no_surprise_but_stays_a_miss() -> None:
+    """The bound is judged as ever; `missed` only tells a known miss from a new one, and is not believed blindly."""
+    assert results.verdict(1.2, [1.2], ">= 1.3", "", "few samples") == (results.MISSED, "few samples")
+    state, why = results.verdict(1.3, [1.3], ">= 1.3", "", "few samples")
+    assert state == results.HOLDS
+    assert "few samples" in why
+    result = results.Result(sims.read("gates"))
+    result.figures = [results.Judged("x", "har", Interval(1.2, 1.2, 1.2), np.ones(1), state=results.MISSED)]
+    assert result.missed
+    assert not result.failed
+    assert "1 missed, as their files say" in command.summary([result])
+    assert "0 of 1 gates hold" in page.html([result], "short")
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -188,6 +202,10 @@ def test_verdicts(mean: float, each: list[float], bound: str, bound_each: str, s
             "figures.x.bound is",
         ),
         ({"figures": {"x": {"value": "fedavg.bytes", "data": "har"}}}, "figures.x.data is 'har'"),
+        (
+            {"figures": {"x": {"value": "fedavg.bytes", "data": "digits", "missed": "why"}}},
+            "figures.x.missed needs a bound",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_name_and_key(change: dict[str, Any], words: str) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 from eiffel.config import ConfigError
 from eiffel.reproduce import field, results, sims, text
 from eiffel.reproduce.cluster import evaluated
-from eiffel.reproduce.results import FAILS, HOLDS, SHOWN, UNJUDGED, Result
+from eiffel.reproduce.results import FAILS, HOLDS, MISSED, SHOWN, UNJUDGED, Result
 from eiffel.reproduce.sims import SIMS, Cluster, Sim
 
 
 def main(argv: Sequence[str]) -> int:
-    """`eiffel reproduce [NAME ...] [--long] [--list]`; 1 where a gate fails."""
+    """`eiffel reproduce [NAME ...] [--long] [--list]`; 1 where a gate fails whose file does not say so itself."""
     chosen = _parser().parse_args(argv)
     form = "long" if chosen.long else "short"
     names = list(dict.fromkeys(chosen.names)) or sims.names()
@@ -33,14 +33,15 @@ def main(argv: Sequence[str]) -> int:
     where = page.write(found, form, chosen.out / "reproduce.html")
     print(summary(found))
     print(f"page: {os.path.relpath(where)}")
-    return 1 if any(result.failed for result in found) else 0
+    return 1 if any(result.failed or (chosen.strict and result.missed) for result in found) else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "eiffel reproduce",
         description="Run the results kept in sims/, print measured against expected, write one page; "
-        "exits with 1 where a gate fails. Runs that lie in --out already are not made again.",
+        "exits with 1 where a gate fails, unless its file says beforehand that it is missed, and why. "
+        "Runs that lie in --out already are not made again.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="files of sims/ (default: all)")
     parser.add_argument("--long", action="store_true", help="more seeds, full numbers of rounds, all runs")
@@ -49,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--workers", type=int, default=os.cpu_count() or 1, help="runs at a time (default: one a core)"
     )
+    parser.add_argument("--strict", action="store_true", help="exit with 1 for announced misses too")
     parser.add_argument("--fresh", action="store_true", help="make all runs again, also those that lie there")
     return parser
 
@@ -92,6 +94,11 @@ def tell(words: str) -> None:
 def summary(found: Sequence[Result]) -> str:
     """The last line: what holds and what does not."""
     states = [f.state for r in found for f in r.figures if f.state != SHOWN]
-    words = [f"{states.count(state)} {state}" for state in (HOLDS, FAILS, UNJUDGED) if states.count(state)]
+    said = {MISSED: "missed, as their files say"}
+    words = [
+        f"{states.count(state)} {said.get(state, state)}"
+        for state in (HOLDS, FAILS, MISSED, UNJUDGED)
+        if states.count(state)
+    ]
     broken = sum(len(r.broken) for r in found)
     return "\ngates: " + (", ".join(words) or "none") + (f"; {broken} runs failed" if broken else "")

@@ -14,7 +14,7 @@ from eiffel.report.charts import Figure
 from eiffel.report.compare import table_rows
 from eiffel.report.gather import Group, Problem
 from eiffel.reproduce.measured import Measured
-from eiffel.reproduce.results import FAILS, HOLDS, SHOWN, UNJUDGED, Judged, Result
+from eiffel.reproduce.results import FAILS, HOLDS, MISSED, SHOWN, UNJUDGED, Judged, Result
 from eiffel.reproduce.sims import Sim
 from eiffel.reproduce.tables import Table
 from eiffel.reproduce.text import tables_of, value_text
@@ -60,11 +60,11 @@ def _resource(name: str) -> str:
 
 
 def _missed(judged: Sequence[Judged]) -> str:
-    """The gates that fail or could not be judged, first thing on the page."""
+    """The gates that are missed or could not be judged, first thing on the page."""
     words = [
         f"{f.name.replace('_', ' ')} [{f.where}]: {f.state}. {f.why}"
         for f in judged
-        if f.state in (FAILS, UNJUDGED)
+        if f.state in (FAILS, MISSED, UNJUDGED)
     ]
     if not words:
         return ""
@@ -128,7 +128,7 @@ def _figure_row(f: Judged) -> str:
     below = f'<tr class="also"><td class="text" colspan="7">{escape(remark)}</td></tr>' if remark else ""
     return (
         f'<tr><th scope="row">{escape(f.name.replace("_", " "))}</th><td>{escape(f.where)}</td>'
-        f"<td><b>{escape(value_text(f))}</b></td><td{' class=bad' if f.state == FAILS else ''}>{state}</td>"
+        f"<td><b>{escape(value_text(f))}</b></td><td{' class=bad' if f.state in (FAILS, MISSED) else ''}>{state}</td>"
         f"<td>{escape(gate)}</td><td>{escape(f.expect)}</td>"
         f'<td class="text">{escape(published)}</td></tr>{below}'
     )

@@ -17,12 +17,13 @@ from eiffel.reproduce.sims import Cluster, Figure, Sim, terms
 from eiffel.worlds.cluster_sims import Figure as ClusterFigure
 
 SIDES: Mapping[str, Callable[[float, float], bool]] = {">=": operator.ge, "<=": operator.le}
-HOLDS, FAILS, SHOWN, UNJUDGED = "holds", "fails", "shown", "not judged"
+HOLDS, FAILS, MISSED, SHOWN, UNJUDGED = "holds", "fails", "missed", "shown", "not judged"
+"""MISSED: it fails, and its file says so beforehand, with the reason. The bound stays; it is only no surprise."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A figure with its bounds, what was expected and published, and whether it holds (see the four states)."""
+    """A figure with its bounds, what was expected and published, and whether it holds (see the states)."""
 
     name: str
     where: str
@@ -76,8 +77,13 @@ class Result:
 
     @property
     def failed(self) -> bool:
-        """Whether a figure misses its bound or a run failed for another reason than absent data."""
+        """Whether a figure misses its bound unannounced or a run failed for another reason than absent data."""
         return bool(self.broken) or any(f.state == FAILS for f in self.figures)
+
+    @property
+    def missed(self) -> bool:
+        """Whether a figure misses its bound as its file says."""
+        return any(f.state == MISSED for f in self.figures)
 
 
 def federated(
@@ -131,20 +137,27 @@ def _judge(figure: Figure, result: Result, commands: tuple[str, ...]) -> Judged:
         value, each, state = nothing, np.zeros(0), UNJUDGED if figure.data in result.absent else FAILS
     else:
         value, each = measured.expression(figure.value, terms(figure.value), figure.target, figure.rounds)
-        state, why = verdict(value.mean, each, figure.bound, figure.each)
+        state, why = verdict(value.mean, each, figure.bound, figure.each, figure.missed)
     return Judged(
         figure.name, figure.data, value, each, figure.bound, figure.each, figure.expect, figure.published,
         figure.source, figure.remark, state, why, commands,
     )  # fmt: skip
 
 
-def verdict(mean: float, each: Sequence[float] | Floats, bound: str, bound_each: str) -> tuple[str, str]:
-    """Whether a figure keeps its bounds. One that is not a number (neither reached the target) does not."""
+def verdict(
+    mean: float, each: Sequence[float] | Floats, bound: str, bound_each: str, missed: str = ""
+) -> tuple[str, str]:
+    """Whether a figure keeps its bounds, and what there is to say about it.
+
+    One that is not a number (neither reached the target) does not. missed: the reason, where that is known.
+    """
     why = "" if np.isfinite(mean) else "a seed never reached the target, so its cost counts as infinite"
     if not bound and not bound_each:
         return SHOWN, why
     wrong = [v for v in each if not keeps(bound_each, float(v))]
-    return HOLDS if keeps(bound, mean) and not wrong else FAILS, why
+    if keeps(bound, mean) and not wrong:
+        return HOLDS, f"holds here, but was missed when last measured: {missed}" if missed else why
+    return (MISSED, missed) if missed else (FAILS, why)
 
 
 def keeps(bound: str, value: float) -> bool:
@@ -166,7 +179,7 @@ def cluster(sim: Cluster, figures: Sequence[ClusterFigure]) -> Result:
             else Interval(f.mean, np.nan, np.nan)
         )
         entry = sim.spec["figures"][f.name]
-        state = (HOLDS if f.ok else FAILS) if f.bound or f.each else SHOWN
+        state, why = verdict(f.mean, each, f.bound, f.each, str(entry.get("missed", "")))
         judged.append(
             Judged(
                 f.name,
@@ -180,6 +193,7 @@ def cluster(sim: Cluster, figures: Sequence[ClusterFigure]) -> Result:
                 str(entry.get("source", "")),
                 f.remark,
                 state,
+                why,
             )
         )
     return Result(sim, figures=judged)

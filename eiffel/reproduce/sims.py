@@ -10,9 +10,10 @@ A file of kind `federated` has
     ours            the run that the others are compared with; a list: it and variants of it, which are no baselines
     target          {share: .98, of: best}: the accuracy that costs are counted to; of: a run, or the best of the others
     views           which tables are shown: fairness, communication, energy, batteries, time
-    figures         name: {value, data, bound, each, expect, target, rounds, published, source, remark}
+    figures         name: {value, data, bound, each, expect, target, rounds, published, source, remark, missed}
                     `value` is an expression over runs and measures such as `fedavg.bytes / eiffel.bytes`;
-                    `bound: ">= 1.3"` judges the figure of means, `each: ">= 50"` that of every seed
+                    `bound: ">= 1.3"` judges the figure of means, `each: ">= 50"` that of every seed;
+                    `missed` says beforehand that it fails, and why: shown as such, and no surprise
     remarks         what to know before quoting the tables
     takes           {short: s, long: s} on two cores with nothing else to do: processor seconds of all runs, halved
 """
@@ -75,7 +76,7 @@ class Figure:
 
     rounds: the first and last round that measures of single rounds (tau) look at; 0: the run's last.
     target: the run whose own accuracy costs are counted to, "" for the file's. expect: what was measured when
-    the rule was designed, on other seeds and in another simulator.
+    the rule was designed, on other seeds and in another simulator. missed: why the bound is known to be missed.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Figure:
     published: str = ""
     source: str = ""
     remark: str = ""
+    missed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +259,8 @@ def _figure(name: str, value: Any, where: str, runs: Sequence[Method], data: Seq
     for key in ("bound", "each"):
         if not re.fullmatch(r"([<>]= -?\d+(\.\d+)?)?", str(value.get(key, ""))):
             raise SimsError(f"{at}.{key} is {value[key]!r}; it must read '>= number' or '<= number'")
+    if value.get("missed") and not (value.get("bound") or value.get("each")):
+        raise SimsError(f"{at}.missed needs a bound that is missed")
     _one_of(value["data"], [d.name for d in data], f"{at}.data")
     texts = {k: " ".join(str(v).split()) for k, v in value.items() if k != "rounds"}
     rounds = value.get("rounds") or (1, 0)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from eiffel.report.units import digits
-from eiffel.reproduce.results import FAILS, HOLDS, UNJUDGED, Judged, Result
+from eiffel.reproduce.results import FAILS, HOLDS, MISSED, UNJUDGED, Judged, Result
 from eiffel.reproduce.sims import Cluster, Sim
 from eiffel.reproduce.tables import Table, table
 
-MARKS = {HOLDS: "ok", FAILS: "FAILS", UNJUDGED: "not judged"}
+MARKS = {HOLDS: "ok", FAILS: "FAILS", MISSED: "missed", UNJUDGED: "not judged"}
 
 
 def result_text(result: Result, form: str) -> str:
@@ -44,7 +44,7 @@ def figure_lines(figure: Judged) -> list[str]:
     mark = MARKS.get(figure.state, "")
     bounds = " ".join(filter(None, [figure.bound, figure.bound_each and f"each {figure.bound_each}"]))
     parts = [
-        f"{mark:>5}  {figure.name.replace('_', ' ')} [{figure.where}]: {value_text(figure)}",
+        f"{mark:>6}  {figure.name.replace('_', ' ')} [{figure.where}]: {value_text(figure)}",
         f"gate {bounds}" if bounds else "",
         f"expected {figure.expect}" if figure.expect else "",
         f"published {figure.published}" if figure.published else "",

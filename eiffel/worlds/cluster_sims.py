@@ -6,7 +6,7 @@ A file `sims/<name>.yaml` of kind `cluster` has
              A case may say `overstated: 0.6`: that share of the jobs declares more work than it does, which is
              U(0.2, 1) of what was declared
     runs     policies by name, with their options and, if they differ, settings
-    figures  name: {case, value, bound, mean/each, published, remark}: `value` is an expression over runs and
+    figures  name: {case, value, bound, each, published, remark, missed}: `value` is an expression over runs and
              measures such as `gavel.ttd / hadar.ttd`, worked out per case; `bound: ">= 1.18"` judges the mean
              and `each: ">= 1.17"` every single one
 """
