@@ -13,6 +13,7 @@ from flwr.app import ConfigRecord
 
 pytest.importorskip("torch")
 
+from eiffel import config as cfg
 from eiffel.core import loop
 from eiffel.core.journal import Books
 from eiffel.core.ledger import Ledger
@@ -57,13 +58,14 @@ def assert_same(one: Path, other: Path, first: tuple, second: tuple) -> None:
         np.testing.assert_allclose(first[1][name], second[1][name], rtol=1e-6, atol=1e-6)
 
 
-CARDS = ["eiffel", "fedavg", "fedprox", "fednova", "scaffold", "power_of_choice", "qfedavg"]
-
-
-@pytest.mark.parametrize("card", CARDS)
+@pytest.mark.parametrize("card", cfg.options("strategies", "sim"))
 def test_flowers_messages_change_no_result(card: str, tmp_path: Path) -> None:
-    """The plain simulation against the ClientApp in the in-process grid, a flat fleet with losses of its own."""
-    more = [f"strategies={card}", "fleet.dropout=0.2"]
+    """The plain simulation against the ClientApp in the in-process grid, a flat fleet with losses of its own.
+
+    The model has no kinks: with ReLUs a difference in the last bit can take a sample to the other side of one, and
+    50 steps make 1e-4 out of 1e-8, whatever the card.
+    """
+    more = [f"strategies={card}", "fleet.dropout=0.2", "datasets.model={kind:logistic,hidden:[]}", "rounds=3"]
     first = simulated(tmp_path / "fleet", "engine=single", *more)
     second = simulated(tmp_path / "grid", "engine=inproc", *more)
     assert_same(tmp_path / "fleet", tmp_path / "grid", first, second)
