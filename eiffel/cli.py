@@ -206,7 +206,8 @@ def conclude(jobs: Sequence[Job], show: Show | None = None) -> int:
         write_atomically(here / "sweep.json", json.dumps([asdict(job) for job in jobs], indent=2).encode())
         print(f"{len(jobs) - len(failed)} of {len(jobs)} jobs finished", end="")
         print("".join(f"\n  failed: {' '.join(job.overrides)}: {job.error}" for job in failed))
-    print(f"results: {near}")
+    alone = len(jobs) == 1 and failed
+    print(f"no results; what was written until then lies in {near}" if alone else f"results: {near}")
     if len(failed) < len(jobs) and show:
         print(show(here))
     elif len(failed) < len(jobs):

@@ -223,6 +223,16 @@ def test_a_file_that_is_no_yaml_or_not_there(tmp_path: Path) -> None:
         sims.read("brokn", folder=tmp_path)
 
 
+def test_settings_of_any_shape_reach_hydra_as_they_are() -> None:
+    """A mapping goes over the command line as {a:1,b:[2]}: Hydra knows no quoted keys."""
+    model = {"kind": "lstm", "hidden": [32], "embed": 8, "layers": 1}
+    one = field.job(
+        sims.Method("f", "fedavg", {}), sims.Data("s", "shakespeare", {"datasets.model": model}), 1, 2
+    )
+    assert one.config["datasets"]["model"] == model
+    assert "'datasets.model={kind:lstm,hidden:[32],embed:8,layers:1}'" in one.command
+
+
 def test_a_misspelt_setting_is_refused_before_anything_runs() -> None:
     sim = sims.parse(SMALL | {"runs": {"fedavg": {"set": {"strategies.pace.stepz": 2}}}}, "small", "short")
     assert isinstance(sim, Sim)

@@ -137,7 +137,9 @@ def text(value: Any) -> str:
     """A value as Hydra's command line takes it."""
     if isinstance(value, bool):
         return str(value).lower()
-    return "null" if value is None else json.dumps(value) if isinstance(value, (list, dict)) else str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{text(v)}" for key, v in value.items()) + "}"
+    return "null" if value is None else json.dumps(value) if isinstance(value, list) else str(value)
 
 
 def read_tuned(file: Path) -> dict[str, Any]:
