@@ -24,6 +24,7 @@ def feed(
 
 AGREE = np.array([[1.0, 0], [1.0, 0.1], [1.0, -0.1]])
 ORTHOGONAL = np.array([[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0]])
+PARTLY = np.array([[1.0, 0], [1.0, 1.0]])  # A = (5 - 3)/(1 * 3) = 2/3, S = 2 (2/3)/(1/3) = 4
 OPPOSED = np.array([[1.0, 0], [-1.0, 0]])
 
 
@@ -56,16 +57,42 @@ def test_opposed_updates_have_negative_signal_and_no_alignment() -> None:
     assert rule.tempo(state).alignment == 0.0
 
 
-def test_agreement_doubles_tau_up_to_the_break_even() -> None:
-    """4 -> 8 -> 16 -> 20: one exchange costs 20 steps here."""
+def test_agreement_raises_tau_by_the_signal_up_to_the_break_even() -> None:
+    """S = 4: 4 (1 + 4) = 20, then 20 (1 + 4) = 100, held at the 70 steps that one exchange costs here."""
     rule = EiffelPace()
     state = rule.init()
     taus = []
+    for _ in range(3):
+        state = feed(rule, state, PARTLY, cap=70.0)
+        taus.append(state.steps)
+    assert taus == [20, 70, 70]
+    assert state.grown
+
+
+def test_a_signal_as_large_as_the_noise_does_not_raise_tau_and_one_just_above_doubles_it() -> None:
+    for signal, tau in [(1.0, 4), (1.0001, 8)]:
+        rule = EiffelPace(smoothing=1.0)  # S stays what it was
+        state = feed(rule, replace(rule.init(), signal=signal), PARTLY)
+        assert state.steps == tau
+
+
+@pytest.mark.parametrize(("traffic", "longer"), [(0.0, 1.0), (0.25, 2.0), (1 / 3, 3.0)])
+def test_the_weight_of_traffic_moves_the_best_number_of_steps(traffic: float, longer: float) -> None:
+    """A search over tau finds the peak of sqrt(tau)/((tau + 20)^(1 - traffic)) where the rule puts its cap."""
+    tau = np.arange(1, 200)
+    best = tau[np.argmax(0.5 * np.log(tau) - (1 - traffic) * np.log(tau + 20.0))]
+    rule = EiffelPace(traffic=traffic)
+    state = rule.init()
     for _ in range(4):
         state = feed(rule, state, AGREE, cap=20.0)
-        taus.append(state.steps)
-    assert taus == [8, 16, 20, 20]
-    assert state.grown
+    assert abs(state.steps - best) <= 1
+    assert abs(best - 20 * longer) <= 1
+
+
+@pytest.mark.parametrize("traffic", [-0.1, 0.5, 1.0])
+def test_a_weight_of_traffic_without_a_best_number_of_steps_is_refused(traffic: float) -> None:
+    with pytest.raises(ValueError, match="traffic"):
+        EiffelPace(traffic=traffic)
 
 
 def test_conflict_halves_tau_every_three_rounds_until_one() -> None:
@@ -93,12 +120,14 @@ def test_a_tau_that_conflict_brought_down_to_one_stays_there() -> None:
 
 
 def test_a_tau_that_conflict_only_halved_may_still_grow() -> None:
-    """4 -> 2, then agreement: 2 -> 4 -> 8."""
+    """4 -> 2 with S = 0; then S = .3 * 4 = 1.2: 2 * 2.2 = 4.4, 4 steps; S = .7 * 1.2 + 1.2 = 2.04: 12.16, 12 steps."""
     rule = EiffelPace()
     state = feed(rule, rule.init(), ORTHOGONAL)
+    taus = []
     for _ in range(2):
-        state = feed(rule, state, AGREE)
-    assert state.steps == 8
+        state = feed(rule, state, PARTLY)
+        taus.append(state.steps)
+    assert taus == [4, 12]
 
 
 def test_a_tau_that_has_grown_is_not_shrunk_by_a_fallen_signal() -> None:
@@ -125,7 +154,7 @@ def test_a_plateau_halves_tau_and_freezes_it() -> None:
 
 
 def test_progress_is_no_plateau() -> None:
-    """Losses 1, 1 | .9, .9: .9 < .98, so agreement may still double tau."""
+    """Losses 1, 1 | .9, .9: .9 < .98, so agreement may still raise tau."""
     rule = EiffelPace(window=2)
     state = rule.init()
     for loss in (1.0, 1.0, 0.9, 0.9):

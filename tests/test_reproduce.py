@@ -256,6 +256,22 @@ def test_without_an_own_search_a_strategy_takes_the_learning_rate_and_steps_of_u
     assert wang.config["strategies"]["local"]["lr"] == 0.5
 
 
+def test_a_table_says_how_its_settings_were_found() -> None:
+    """Trials and seeds from what `eiffel tune` kept, who sits on the grid's edge, who borrowed."""
+    entry = {"set": {}, "trials": [[0.1, 3, 90.0]] * 7, "seeds": [0, 7], "edge": ["strategies.local.lr"]}
+    runs = {"eiffel": {}, "fedavg": {"tuned": True}, "oort": {"tuned": True}}
+    sim = sims.parse(SMALL | {"runs": runs}, "small", "short")
+    assert isinstance(sim, Sim)
+    how, edge, borrowed = field.tuning(sim, {"fedavg": {"digits": entry}})
+    assert "at most 7 trials" in how
+    assert "seeds 0, 7." in how
+    assert edge.endswith("fedavg on digits (lr).")
+    assert borrowed.endswith("oort on digits.")
+    plain = sims.parse(SMALL, "small", "short")
+    assert isinstance(plain, Sim)
+    assert field.tuning(plain, {}) == []
+
+
 def test_runs_are_made_once_reused_and_their_commands_are_told(tmp_path: Path) -> None:
     sim = sims.parse(SMALL, "small", "short")
     assert isinstance(sim, Sim)

@@ -36,15 +36,17 @@ class EiffelPace(Together):
 
     A_t  = (|sum u|^2 - sum |u_k|^2) / ((K - 1) sum |u_k|^2)      mean pairwise inner product / mean square
     S_t  = smoothed K A / (1 - A)                                 signal over noise of the averaged update
-    cap  = smoothed (mean exchange cost / mean step cost)         never compute longer than one exchange costs
+    cap  = smoothed (mean exchange cost / mean step cost) / (1 - 2 traffic)
 
     - plateau: every `window` rounds, if the mean first-minibatch loss of the last window exceeds
       (1 - gain) x the mean of the window before: tau halves and never grows again;
-    - else, while not frozen, S > high: tau doubles;
+    - else, while not frozen, S > high: tau grows (1 + S)-fold, so it doubles where signal and noise are even;
     - else, while not frozen and before it ever grew, S < low, `patience` rounds since tau changed: halve;
       one that is brought down to 1 in this way stays there;
     - always tau <= cap: if progress grows like sqrt(tau), progress per cost peaks where tau steps cost as
-      much as one exchange.
+      much as one exchange (r steps). `traffic` is the weight of bytes beside time and energy, which share the
+      rest: sqrt(tau) / ((tau + r)^(1 - traffic) bytes^traffic) peaks at r / (1 - 2 traffic), three times
+      later if all three weigh the same (1/3), never from 1/2 on.
 
     S is never used to shrink a tau that has grown: late in training it falls on every data set, although a
     large tau still pays; the plateau test does that. A needs only the sum of the updates and K scalars, so it
@@ -62,8 +64,14 @@ class EiffelPace(Together):
     grow: bool = True
     plateau: bool = True
     limit: int = 10_000
+    traffic: float = 0.0
     sums: bool = field(default=True, init=False)
     gradients: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a weight with which no tau would be large enough."""
+        if not 0 <= self.traffic < 0.5:
+            raise ValueError(f"pace.traffic is {self.traffic!r}; it must be at least 0 and below 0.5")
 
     def init(self) -> EiffelPaceState:
         """tau at its start, nothing known."""
@@ -97,7 +105,7 @@ class EiffelPace(Together):
             state,
             round=state.round + 1,
             since=state.since + 1,
-            cap=smooth(state.cap, breakeven(snapshot, plan), self.cap_smoothing),
+            cap=smooth(state.cap, breakeven(snapshot, plan) / (1 - 2 * self.traffic), self.cap_smoothing),
             losses=np.append(state.losses[1:], mean(outcomes.trained.reports.first_loss)),
         )
         if total is not None and counted.size > 1:
@@ -111,7 +119,7 @@ class EiffelPace(Together):
             return self._set(replace(state, frozen=True), steps // 2)
         if self.grow and not state.frozen:
             if state.signal > self.high:
-                return self._set(replace(state, grown=True), steps * 2)
+                return self._set(replace(state, grown=True), int(min(steps * (1 + state.signal), self.limit)))
             if not state.grown and state.signal < self.low and state.since >= self.patience:
                 # Brought down to 1, tau stays there: noise in S would sooner or later let it grow again.
                 return self._set(replace(state, frozen=steps // 2 <= 1), steps // 2)

@@ -78,7 +78,7 @@ def reproduce(
                 failed = field.perform(list(jobs.values()), out, pool, tell)
                 made |= {j.key for j in jobs.values()}
                 result = results.federated(sim, jobs, out, failed)
-                result.stood_in = field.stood_in(sim, tuned)
+                result.tuning = field.tuning(sim, tuned)
             result.seconds = time.monotonic() - began
             result.processor += pool.spent - spent
             print(text.result_text(result, form), flush=True)

@@ -105,14 +105,35 @@ def searched(method: Method, data: Data, tuned: Mapping[str, Any]) -> dict[str, 
     return {k: v for k, v in found.items() if fixed or k != "strategies.pace.steps"}
 
 
-def stood_in(sim: Sim, tuned: Mapping[str, Any]) -> list[str]:
-    """Runs of a file that have STAND_IN's settings for want of a search of their own: "run on data"."""
-    return [
-        f"{m.name} on {d.name}"
-        for d in sim.data
-        for m in sim.runs
-        if m.tuned and m.runs_on(d.name) and d.name not in tuned.get(m.strategy, {})
+def tuning(sim: Sim, tuned: Mapping[str, Any]) -> list[str]:
+    """How the settings of a file's runs were found, in sentences; none where no run has searched settings."""
+    pairs = [(m, d.name) for d in sim.data for m in sim.runs if m.tuned and m.runs_on(d.name)]
+    if not pairs:
+        return []
+    found = {f"{m.strategy} on {d}": e for m, d in pairs if (e := tuned.get(m.strategy, {}).get(d))}
+    borrowed = [f"{m.name} on {d}" for m, d in pairs if d not in tuned.get(m.strategy, {})]
+    words = []
+    if found:
+        most = max(len(e["trials"]) for e in found.values())
+        seeds = ", ".join(map(str, sorted({s for e in found.values() for s in e["seeds"]})))
+        words.append(
+            "Learning rate, local steps and a rule's own knob are those that `eiffel tune` chose for accuracy and "
+            f"bytes (sims/tuned.yaml), in at most {most} trials for each strategy and data set, on seeds {seeds}. "
+            "That is not a choice for fairness, where smaller learning rates do better."
+        )
+    edges = [
+        f"{name} ({', '.join(key.split('.')[-1] for key in e['edge'])})"
+        for name, e in found.items()
+        if e["edge"]
     ]
+    if edges:
+        words.append(f"On the edge of the searched grid, so that better may lie beyond: {', '.join(edges)}.")
+    if borrowed:
+        words.append(
+            f"Not searched, so run with the learning rate and local steps found for {STAND_IN}, or with their cards' "
+            f"where there are none either: {', '.join(borrowed)}."
+        )
+    return words
 
 
 def jobs(sim: Sim, tuned: Mapping[str, Any]) -> dict[tuple[str, str, int], Job]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from eiffel.core.model import Floats
 from eiffel.report.read import load
-from eiffel.reproduce.field import STAND_IN, Job
+from eiffel.reproduce.field import Job
 from eiffel.reproduce.measured import Interval, Measured
 from eiffel.reproduce.sims import Cluster, Figure, Sim, terms
 from eiffel.worlds.cluster_sims import Figure as ClusterFigure
@@ -44,7 +44,7 @@ class Judged:
 class Result:
     """A file of sims/ after its runs.
 
-    absent: data sets that are not on this machine. broken: runs that failed. stood_in: runs without an own search.
+    absent: data sets that are not on this machine. broken: runs that failed. tuning: how settings were found.
     seconds: of wall time; processor: of processors, for the runs made now.
     """
 
@@ -54,7 +54,7 @@ class Result:
     broken: list[str] = field(default_factory=list)
     figures: list[Judged] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
-    stood_in: list[str] = field(default_factory=list)
+    tuning: list[str] = field(default_factory=list)
     seconds: float = 0.0
     processor: float = 0.0
 
@@ -66,14 +66,8 @@ class Result:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What to know before quoting: the file's remarks, and which settings were not searched."""
-        if not self.stood_in:
-            return self.sim.remarks
-        return (
-            *self.sim.remarks,
-            f"Not searched, so run with the learning rate and local steps found for {STAND_IN}, or with their cards' "
-            f"where there are none either: {', '.join(self.stood_in)}.",
-        )
+        """What to know before quoting: the file's remarks, and how settings were found."""
+        return (*self.sim.remarks, *self.tuning)
 
     @property
     def failed(self) -> bool:
