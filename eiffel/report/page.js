@@ -70,10 +70,11 @@
     svg.addEventListener("pointerleave", () => hide(svg));
   }
   for (const chip of document.querySelectorAll(".chip")) {
-    chip.addEventListener("click", () => {
-      const shown = chip.getAttribute("aria-pressed") !== "true";
+    const press = (shown) => {
       chip.setAttribute("aria-pressed", String(shown));
       for (const mark of document.querySelectorAll("svg .s" + chip.dataset.series)) mark.classList.toggle("off", !shown);
-    });
+    };
+    chip.addEventListener("click", () => press(chip.getAttribute("aria-pressed") !== "true"));
+    if (chip.getAttribute("aria-pressed") !== "true") press(false);
   }
 })();

@@ -19,6 +19,8 @@ from eiffel.reproduce.sims import Sim
 from eiffel.reproduce.tables import Table
 from eiffel.reproduce.text import tables_of, value_text
 
+CONTEST = ("accuracy", "variance", "bytes", "joules")
+
 METHOD = (
     "Small figures: against ours, with a 95 % interval from a bootstrap over paired seeds; with three seeds that is "
     "all but their range. Bold: cannot be told from the best of its column over these seeds. “+EMA” gives every "
@@ -80,16 +82,24 @@ def _index(results: Sequence[Result]) -> dict[str, int]:
 
 def _chips(results: Sequence[Result]) -> str:
     """A button for each run's name: its colour, and whether it shows in the charts."""
+    drawn = [r for r in results if isinstance(r.sim, Sim) and r.sim.chart]
+    shown = _first(drawn)
     buttons = "".join(
-        f'<button type="button" class="chip {svg.mark(i)}" data-series="{i}" aria-pressed="true">'
-        f"{escape(name)}</button>"
-        for name, i in _index([r for r in results if isinstance(r.sim, Sim) and r.sim.chart]).items()
+        f'<button type="button" class="chip {svg.mark(i)}" data-series="{i}" '
+        f'aria-pressed="{str(name in shown).lower()}">{escape(name)}</button>'
+        for name, i in _index(drawn).items()
     )
     return (
         f'<div class="chips" role="group" aria-label="Show or hide runs in the charts">{buttons}</div>'
         if buttons
         else ""
     )
+
+
+def _first(results: Sequence[Result]) -> set[str]:
+    """The runs that the charts show at first: ours, and on every data set the best of the others in something."""
+    measured = [m for r in results for m in r.measured.values()]
+    return {m.ours for m in measured} | {m.best(what) for m in measured for what in CONTEST}
 
 
 def _section(result: Result, form: str, number: int, index: Mapping[str, int]) -> str:
