@@ -192,16 +192,15 @@ def trials(runs: Mapping[Setting, Mapping[int, Curve]], seeds: Sequence[int]) ->
 def _try(
     strategy: str, data: Data, seed: int, wave: Sequence[Setting], chosen: argparse.Namespace, pool: Workers
 ) -> dict[Setting, Curve]:
-    """Run some settings; one that fails (a diverging model) counts as accuracy 0."""
+    """Run some settings. One that diverges goes on with the last finite model and ends with a low accuracy."""
     asked: dict[Setting, Job] = {
         s: job(Method(strategy, strategy, dict(s)), data, seed, chosen.rounds) for s in wave
     }
     failed = perform(list(asked.values()), chosen.out, pool, tell)
     found = {}
     for setting, one in asked.items():
-        kind, why = failed.get(one.key, ("", ""))
-        if kind and kind != "FloatingPointError":
-            raise SimsError(f"{one.command}: {why}")
+        if one.key in failed:
+            raise SimsError(f"{one.command}: {failed[one.key][1]}")
         run = load(one.folder(chosen.out))
         found[setting] = Curve(
             run.final().get("accuracy", 0.0),
