@@ -265,8 +265,8 @@ def test_a_table_says_how_its_settings_were_found() -> None:
     how, edge, borrowed = field.tuning(sim, {"fedavg": {"digits": entry}})
     assert "at most 7 trials" in how
     assert "seeds 0, 7." in how
-    assert edge.endswith("fedavg on digits (lr).")
-    assert borrowed.endswith("oort on digits.")
+    assert edge.endswith(": on digits fedavg (lr).")
+    assert borrowed.endswith(": on digits oort.")
     plain = sims.parse(SMALL, "small", "short")
     assert isinstance(plain, Sim)
     assert field.tuning(plain, {}) == []

@@ -31,8 +31,8 @@ QUIET = ("engine=single", "report=quiet", "save_every=1000000")
 """One process and one core a run, no words, no checkpoint but at the end: a run takes seconds."""
 
 
-STAND_IN = "uniform"
-"""Whose learning rate and local steps serve a strategy that has not been searched on a data set."""
+STAND_INS = ("uniform", "fedavg")
+"""Whose learning rate and local steps serve a strategy that has not been searched on a data set, in this order."""
 
 Answer = TypeVar("Answer")
 Why = tuple[str, str]
@@ -96,10 +96,11 @@ def job(
 
 
 def searched(method: Method, data: Data, tuned: Mapping[str, Any]) -> dict[str, Any]:
-    """What `eiffel tune` found for a strategy; where it was not searched, what it found for STAND_IN."""
-    if data.name in tuned.get(method.strategy, {}):
-        return dict(tuned[method.strategy][data.name]["set"])
-    found = dict(tuned.get(STAND_IN, {}).get(data.name, {}).get("set", {}))
+    """What `eiffel tune` found for a strategy; where it was not searched, what it found for a stand-in."""
+    if own := tuned.get(method.strategy, {}).get(data.searched):
+        return dict(own["set"])
+    others = (tuned.get(name, {}).get(data.searched) for name in STAND_INS)
+    found = next((dict(entry["set"]) for entry in others if entry), {})
     plain = composed((f"datasets={data.card}", f"strategies={method.strategy}", *QUIET))["strategies"]
     fixed = plain["pace"].get("steps") is not None and method.strategy != "afl"
     return {k: v for k, v in found.items() if fixed or k != "strategies.pace.steps"}
@@ -107,33 +108,46 @@ def searched(method: Method, data: Data, tuned: Mapping[str, Any]) -> dict[str, 
 
 def tuning(sim: Sim, tuned: Mapping[str, Any]) -> list[str]:
     """How the settings of a file's runs were found, in sentences; none where no run has searched settings."""
-    pairs = [(m, d.name) for d in sim.data for m in sim.runs if m.tuned and m.runs_on(d.name)]
+    pairs = [(m, d) for d in sim.data for m in sim.runs if m.tuned and m.runs_on(d.name)]
     if not pairs:
         return []
-    found = {f"{m.strategy} on {d}": e for m, d in pairs if (e := tuned.get(m.strategy, {}).get(d))}
-    borrowed = [f"{m.name} on {d}" for m, d in pairs if d not in tuned.get(m.strategy, {})]
+    entries = [(m.name, d.name, tuned.get(m.strategy, {}).get(d.searched)) for m, d in pairs]
+    found = [(run, data, e) for run, data, e in entries if e]
+    edges = [
+        (f"{run} ({', '.join(k.split('.')[-1] for k in e['edge'])})", data)
+        for run, data, e in found
+        if e["edge"]
+    ]
+    borrowed = [(run, data) for run, data, e in entries if not e]
     words = []
     if found:
-        most = max(len(e["trials"]) for e in found.values())
-        seeds = ", ".join(map(str, sorted({s for e in found.values() for s in e["seeds"]})))
+        most = max(len(e["trials"]) for _, _, e in found)
+        seeds = ", ".join(map(str, sorted({s for _, _, e in found for s in e["seeds"]})))
         words.append(
             "Learning rate, local steps and a rule's own knob are those that `eiffel tune` chose for accuracy and "
             f"bytes (sims/tuned.yaml), in at most {most} trials for each strategy and data set, on seeds {seeds}. "
-            "That is not a choice for fairness, where smaller learning rates do better."
+            "That is not a choice for fairness or joules: most strategies take the largest number of local steps."
         )
-    edges = [
-        f"{name} ({', '.join(key.split('.')[-1] for key in e['edge'])})"
-        for name, e in found.items()
-        if e["edge"]
-    ]
     if edges:
-        words.append(f"On the edge of the searched grid, so that better may lie beyond: {', '.join(edges)}.")
+        words.append(f"On the edge of the searched grid, so that better may lie beyond: {_by_data(edges)}.")
     if borrowed:
         words.append(
-            f"Not searched, so run with the learning rate and local steps found for {STAND_IN}, or with their cards' "
-            f"where there are none either: {', '.join(borrowed)}."
+            f"Not searched, so run with the learning rate and local steps found for {' or '.join(STAND_INS)}, or with "
+            f"their cards' where there are none either: {_by_data(borrowed, len(sim.runs))}."
         )
+    borrowing = {d.name: d.searched for d in sim.data if d.searched != d.name}
+    words += [f"The settings on {name} are those found on {other}." for name, other in borrowing.items()]
     return words
+
+
+def _by_data(pairs: Sequence[tuple[str, str]], everyone: int = 0) -> str:
+    """ "one and two on this; all on that", from (what, data set)."""
+    groups: dict[str, list[str]] = {}
+    for what, data in pairs:
+        groups.setdefault(data, []).append(what)
+    return "; ".join(
+        f"on {data} {'all' if len(names) == everyone else ', '.join(names)}" for data, names in groups.items()
+    )
 
 
 def jobs(sim: Sim, tuned: Mapping[str, Any]) -> dict[tuple[str, str, int], Job]:

@@ -4,7 +4,8 @@ A file of kind `federated` has
     title, shows    what it is, and what it shows
     like            another file whose data, runs, seeds, rounds, ... stand where this one says nothing
     seeds, rounds   {short: ..., long: ...}; rounds null: the data card's own number
-    data            name: {card, set, only}: what it is dealt from, and Hydra overrides
+    data            name: {card, set, only, tuned}: what it is dealt from, Hydra overrides; tuned: the name of the
+                    data set whose searched settings it takes (default: its own)
     runs            name: {strategy, set, tuned, only, data}: a card and overrides; tuned: also those of
                     sims/tuned.yaml; data: the data sets it is run on (default: all)
     ours            the run that the others are compared with; a list: it and variants of it, which are no baselines
@@ -46,12 +47,20 @@ class SimsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A data set as a sims file uses it. only: a form in which alone it is run."""
+    """A data set as a sims file uses it. only: a form in which alone it is run. tuned: that of another name, if its
+    settings are to be taken.
+    """
 
     name: str
     card: str
     set: Mapping[str, Any]
     only: str = ""
+    tuned: str = ""
+
+    @property
+    def searched(self) -> str:
+        """The name under which sims/tuned.yaml keeps its settings."""
+        return self.tuned or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +230,9 @@ def _told(content: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _data(name: str, value: Any, where: str) -> Data:
     at = f"{where}: data.{name}"
     value = value or {}
-    _known(value, ("card", "set", "only"), at)
+    _known(value, ("card", "set", "only", "tuned"), at)
     card = _one_of(value.get("card", name), options("datasets"), f"{at}.card")
-    return Data(name, card, _settings(value, at), _form(value, at))
+    return Data(name, card, _settings(value, at), _form(value, at), str(value.get("tuned") or ""))
 
 
 def _method(name: str, value: Any, where: str, data: Sequence[Data]) -> Method:
