@@ -74,20 +74,24 @@ def _missed(judged: Sequence[Judged]) -> str:
     return f'<div class="trouble"><p><b>{len(words)} not met or not judged.</b></p><ul>{items}</ul></div>'
 
 
+def _drawn(results: Sequence[Result]) -> list[Result]:
+    """Those that have charts."""
+    return [r for r in results if isinstance(r.sim, Sim) and r.sim.chart]
+
+
 def _index(results: Sequence[Result]) -> dict[str, int]:
-    """A colour for every run's name, the same throughout the page."""
-    names = [run for r in results for m in r.measured.values() for run in m.runs]
+    """A colour for every run's name in the charts, the same throughout the page."""
+    names = [run for r in _drawn(results) for m in r.measured.values() for run in m.runs]
     return {name: i for i, name in enumerate(dict.fromkeys(names))}
 
 
 def _chips(results: Sequence[Result]) -> str:
     """A button for each run's name: its colour, and whether it shows in the charts."""
-    drawn = [r for r in results if isinstance(r.sim, Sim) and r.sim.chart]
-    shown = _first(drawn)
+    shown = _first(results)
     buttons = "".join(
         f'<button type="button" class="chip {svg.mark(i)}" data-series="{i}" '
         f'aria-pressed="{str(name in shown).lower()}">{escape(name)}</button>'
-        for name, i in _index(drawn).items()
+        for name, i in _index(results).items()
     )
     return (
         f'<div class="chips" role="group" aria-label="Show or hide runs in the charts">{buttons}</div>'
@@ -98,8 +102,9 @@ def _chips(results: Sequence[Result]) -> str:
 
 def _first(results: Sequence[Result]) -> set[str]:
     """The runs that the charts show at first: ours, and on every data set the best of the others in something."""
-    measured = [m for r in results for m in r.measured.values()]
-    return {m.ours for m in measured} | {m.best(what) for m in measured for what in CONTEST}
+    measured = [m for r in _drawn(results) for m in r.measured.values()]
+    ours = {name for r in _drawn(results) if isinstance(r.sim, Sim) for name in r.sim.ours}
+    return ours | {m.best(what) for m in measured for what in CONTEST}
 
 
 def _section(result: Result, form: str, number: int, index: Mapping[str, int]) -> str:
