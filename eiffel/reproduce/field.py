@@ -97,13 +97,19 @@ def job(
 
 def searched(method: Method, data: Data, tuned: Mapping[str, Any]) -> dict[str, Any]:
     """What `eiffel tune` found for a strategy; where it was not searched, what it found for a stand-in."""
-    if own := tuned.get(method.strategy, {}).get(data.searched):
+    if own := entry_of(method, data, tuned):
         return dict(own["set"])
-    others = (tuned.get(name, {}).get(data.searched) for name in STAND_INS)
+    others = (tuned.get(name, {}).get(data.name) for name in STAND_INS)
     found = next((dict(entry["set"]) for entry in others if entry), {})
     plain = composed((f"datasets={data.card}", f"strategies={method.strategy}", *QUIET))["strategies"]
     fixed = plain["pace"].get("steps") is not None and method.strategy != "afl"
     return {k: v for k, v in found.items() if fixed or k != "strategies.pace.steps"}
+
+
+def entry_of(method: Method, data: Data, tuned: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What sims/tuned.yaml has for a strategy on this data set, else on the one that the file says is like it."""
+    found = tuned.get(method.strategy, {})
+    return found.get(data.name) or found.get(data.tuned) or None
 
 
 def tuning(sim: Sim, tuned: Mapping[str, Any]) -> list[str]:
@@ -111,7 +117,7 @@ def tuning(sim: Sim, tuned: Mapping[str, Any]) -> list[str]:
     pairs = [(m, d) for d in sim.data for m in sim.runs if m.tuned and m.runs_on(d.name)]
     if not pairs:
         return []
-    entries = [(m.name, d.name, tuned.get(m.strategy, {}).get(d.searched)) for m, d in pairs]
+    entries = [(m.name, d.name, entry_of(m, d, tuned)) for m, d in pairs]
     found = [(run, data, e) for run, data, e in entries if e]
     edges = [
         (f"{run} ({', '.join(k.split('.')[-1] for k in e['edge'])})", data)
@@ -135,9 +141,15 @@ def tuning(sim: Sim, tuned: Mapping[str, Any]) -> list[str]:
             f"Not searched, so run with the learning rate and local steps found for {' or '.join(STAND_INS)}, or with "
             f"their cards' where there are none either: {_by_data(borrowed, len(sim.runs))}."
         )
-    borrowing = {d.name: d.searched for d in sim.data if d.searched != d.name}
-    words += [f"The settings on {name} are those found on {other}." for name, other in borrowing.items()]
+    alike = [(m.name, f"{d.name} (from {d.tuned})") for m, d in pairs if _from_alike(m, d, tuned)]
+    if alike:
+        words.append(f"Searched on a data set that is like it: {_by_data(alike, len(sim.runs))}.")
     return words
+
+
+def _from_alike(method: Method, data: Data, tuned: Mapping[str, Any]) -> bool:
+    found = tuned.get(method.strategy, {})
+    return data.name not in found and data.tuned in found
 
 
 def _by_data(pairs: Sequence[tuple[str, str]], everyone: int = 0) -> str:

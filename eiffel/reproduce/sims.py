@@ -4,8 +4,8 @@ A file of kind `federated` has
     title, shows    what it is, and what it shows
     like            another file whose data, runs, seeds, rounds, ... stand where this one says nothing
     seeds, rounds   {short: ..., long: ...}; rounds null: the data card's own number
-    data            name: {card, set, only, tuned}: what it is dealt from, Hydra overrides; tuned: the name of the
-                    data set whose searched settings it takes (default: its own)
+    data            name: {card, set, only, tuned}: what it is dealt from, Hydra overrides; tuned: another data set
+                    like it, whose searched settings serve where it was not searched itself
     runs            name: {strategy, set, tuned, only, data}: a card and overrides; tuned: also those of
                     sims/tuned.yaml; data: the data sets it is run on (default: all)
     ours            the run that the others are compared with; a list: it and variants of it, which are no baselines
@@ -47,8 +47,8 @@ class SimsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A data set as a sims file uses it. only: a form in which alone it is run. tuned: that of another name, if its
-    settings are to be taken.
+    """A data set as a sims file uses it. only: a form in which alone it is run. tuned: the name of another that is
+    like it, whose searched settings serve where it was not searched itself.
     """
 
     name: str
@@ -56,11 +56,6 @@ class Data:
     set: Mapping[str, Any]
     only: str = ""
     tuned: str = ""
-
-    @property
-    def searched(self) -> str:
-        """The name under which sims/tuned.yaml keeps its settings."""
-        return self.tuned or self.name
 
 
 @dataclass(frozen=True, slots=True)
