@@ -2,6 +2,9 @@
 
 import json
 import re
+import subprocess
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -305,6 +308,39 @@ def test_runs_are_made_once_reused_and_their_commands_are_told(tmp_path: Path) -
     lines = set(re.findall(r'<path class="line s(\d+)[^>]*data-name="(\w+)"', drawn))
     assert lines
     assert lines == set(buttons.items())
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and no zombie that nobody has fetched yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_workers_end_with_the_command_even_if_that_is_killed(tmp_path: Path) -> None:
+    """kill -9 of the command: its worker, in the middle of a task of a minute, is gone within seconds."""
+    script = tmp_path / "command.py"
+    script.write_text(
+        "import os, sys, time\n"
+        "from eiffel.reproduce.field import Workers\n"
+        "def task(file):\n"
+        "    open(file + '.new', 'w').write(str(os.getpid())); os.rename(file + '.new', file); time.sleep(60)\n"
+        "if __name__ == '__main__':\n"
+        "    Workers(2).submit(task, sys.argv[1])()\n"
+    )
+    told = tmp_path / "pid"
+    command = subprocess.Popen([sys.executable, str(script), str(told)], cwd=Path(__file__).parents[1])
+    until = time.monotonic() + 60
+    while not told.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    worker = int(told.read_text())
+    command.kill()
+    command.wait()
+    while runs(worker) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not runs(worker)
 
 
 def test_the_same_run_in_two_files_is_one_run() -> None:

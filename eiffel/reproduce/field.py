@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -256,7 +257,8 @@ class Workers:
 
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.count, mp_context=multiprocessing.get_context("spawn"))
+            spawn = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self.count, spawn, initializer=end_with_parent)
         return self._pool
 
     def submit(self, task: Callable[..., Answer], *inputs: Any) -> Callable[[], Answer]:
@@ -282,6 +284,18 @@ class Workers:
                 raise RuntimeError(
                     f"a worker died on {waiting[done].command}; was memory short?"
                 ) from problem
+
+
+def end_with_parent() -> None:
+    """End this worker when the process that started it is gone, killed ones included: nobody would read its answer."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def make(config: Mapping[str, Any], folder: Path, command: str) -> tuple[Why, float]:
