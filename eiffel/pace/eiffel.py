@@ -41,8 +41,7 @@ class EiffelPace(Together):
     - plateau: every `window` rounds, if the mean first-minibatch loss of the last window exceeds
       (1 - gain) x the mean of the window before: tau halves and never grows again;
     - else, while not frozen, S > high: tau grows (1 + S)-fold, so it doubles where signal and noise are even;
-    - else, while not frozen and before it ever grew, S < low, `patience` rounds since tau changed: halve;
-      one that is brought down to 1 in this way stays there;
+    - else, before it ever grew, S < low, `patience` rounds since tau changed: tau halves and never grows;
     - always tau <= cap: if progress grows like sqrt(tau), progress per cost peaks where tau steps cost as
       much as one exchange (r steps). `traffic` is the weight of bytes beside time and energy, which share the
       rest: sqrt(tau) / ((tau + r)^(1 - traffic) bytes^traffic) peaks at r / (1 - 2 traffic), three times
@@ -117,12 +116,11 @@ class EiffelPace(Together):
         steps = state.steps
         if self.plateau and state.round % self.window == 0 and self._stalled(state.losses):
             return self._set(replace(state, frozen=True), steps // 2)
-        if self.grow and not state.frozen:
-            if state.signal > self.high:
-                return self._set(replace(state, grown=True), int(min(steps * (1 + state.signal), self.limit)))
-            if not state.grown and state.signal < self.low and state.since >= self.patience:
-                # Brought down to 1, tau stays there: noise in S would sooner or later let it grow again.
-                return self._set(replace(state, frozen=steps // 2 <= 1), steps // 2)
+        if self.grow and not state.frozen and state.signal > self.high:
+            return self._set(replace(state, grown=True), int(min(steps * (1 + state.signal), self.limit)))
+        if self.grow and not state.grown and state.signal < self.low and state.since >= self.patience:
+            # Brought down, tau does not grow again: noise in S would sooner or later let it.
+            return self._set(replace(state, frozen=True), steps // 2)
         return self._set(state, steps)
 
     def _stalled(self, losses: NDArray[np.float64]) -> bool:
