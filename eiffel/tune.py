@@ -2,11 +2,11 @@
 
 From the data card's own setting the search walks over a fixed grid: it tries the neighbours of the best setting so
 far, one knob up or down a step, until it has spent its trials or the best has no untried neighbour. A walk reaches
-past any corner of the grid that a full grid of the same cost would have to leave out; the grid itself goes to a
-learning rate of 3 and 200 local steps, so that few choices lie on its edge. Every setting is tried on the first
-seed; those within 1.5 points of the best there are tried on the other seeds too, and the choice is made among these,
-by their means: the one, within half a point of the best final accuracy, that needs the fewest bytes to 98 % of that
-accuracy. The result goes to sims/tuned.yaml.
+past any corner of the grid that a full grid of the same cost would have to leave out; the grid itself ends at a
+learning rate of 3 and 200 local steps. Every setting is tried on the first seed; those within 1.5 points of the best
+there are tried on the other seeds too, and the choice is made among these, by their means: the one, within half a
+point of the best final accuracy, that needs the fewest bytes to 98 % of that accuracy. The result goes to
+sims/tuned.yaml.
 """
 
 from __future__ import annotations
