@@ -444,6 +444,19 @@ def test_a_file_of_kind_cluster_is_worked_out_once_and_kept(tmp_path: Path) -> N
     assert "one job" in page.html([again], "short")
 
 
+@pytest.mark.parametrize(
+    ("entry", "words"), [({"bound": "about 1"}, "f.bound is"), ({"missed": "x"}, "f.missed needs")]
+)
+def test_bounds_of_a_cluster_file_are_checked_before_it_runs(entry: dict[str, str], words: str) -> None:
+    figures = {"f": {"case": "c", "value": "r.ttd"} | entry}
+    with pytest.raises(SimsError, match=rf"^sims/x.yaml: figures.{words}"):
+        sims.parse(
+            {"kind": "cluster", "title": "t", "cases": {"c": 1}, "runs": {"r": 1}, "figures": figures},
+            "x",
+            "short",
+        )
+
+
 def test_cluster_files_without_traces_are_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EIFFEL_DATA", str(tmp_path))
     sim = sims.read("elas_vs_tiresias")

@@ -203,6 +203,8 @@ def _cluster(content: Mapping[str, Any], name: str, where: str) -> Cluster:
     for key in ("title", "cases", "runs", "figures"):
         if not content.get(key):
             raise SimsError(f"{where}: {key} is missing")
+    for figure, entry in content["figures"].items():
+        _bounds(entry, f"{where}: figures.{figure}")
     remark = (" ".join(str(content["remark"]).split()),) if content.get("remark") else ()
     takes = {form: 60.0 * float(content["minutes"]) for form in FORMS if content.get("minutes")}
     return Cluster(name, str(content["title"]), str(content.get("paper", "")), content, remark, takes)
@@ -260,11 +262,7 @@ def _figure(name: str, value: Any, where: str, runs: Sequence[Method], data: Seq
     for key in ("value", "data"):
         if key not in value:
             raise SimsError(f"{at}.{key} is missing")
-    for key in ("bound", "each"):
-        if not re.fullmatch(r"([<>]= -?\d+(\.\d+)?)?", str(value.get(key, ""))):
-            raise SimsError(f"{at}.{key} is {value[key]!r}; it must read '>= number' or '<= number'")
-    if value.get("missed") and not (value.get("bound") or value.get("each")):
-        raise SimsError(f"{at}.missed needs a bound that is missed")
+    _bounds(value, at)
     _one_of(value["data"], [d.name for d in data], f"{at}.data")
     texts = {k: " ".join(str(v).split()) for k, v in value.items() if k != "rounds"}
     rounds = value.get("rounds") or (1, 0)
@@ -278,6 +276,15 @@ def _figure(name: str, value: Any, where: str, runs: Sequence[Method], data: Seq
     if figure.target:
         _run(figure.target, runs, f"{at}.target", BEST)
     return figure
+
+
+def _bounds(value: Mapping[str, Any], at: str) -> None:
+    """Refuse bounds that cannot be judged, and a miss without one."""
+    for key in ("bound", "each"):
+        if not re.fullmatch(r"([<>]= -?\d+(\.\d+)?)?", str(value.get(key, ""))):
+            raise SimsError(f"{at}.{key} is {value[key]!r}; it must read '>= number' or '<= number'")
+    if value.get("missed") and not (value.get("bound") or value.get("each")):
+        raise SimsError(f"{at}.missed needs a bound that is missed")
 
 
 def terms(expression: str) -> set[tuple[str, str]]:

@@ -34,7 +34,6 @@ from eiffel.worlds.traces import load_nodes, load_trace, stop_early
 OPERATORS: Mapping[type, Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
 }  # fmt: skip
-SIDES: Mapping[str, Callable[[float, float], bool]] = {">=": operator.ge, "<=": operator.le}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +52,6 @@ class Figure:
     def mean(self) -> float:
         """Mean over the cases."""
         return float(np.mean(self.measured))
-
-    @property
-    def ok(self) -> bool:
-        """Whether all bounds hold."""
-        return _holds(self.bound, self.mean) and all(_holds(self.each, v) for v in self.measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,15 +174,6 @@ def value_of(expression: str, values: Mapping[str, Mapping[str, float]]) -> floa
         raise ValueError(f"{expression!r}: only numbers, + - * / and run.measure are understood")
 
     return walk(ast.parse(expression, mode="eval").body)
-
-
-def _holds(bound: str, value: float) -> bool:
-    if not bound:
-        return True
-    side, number = bound.split()
-    if side not in SIDES:
-        raise ValueError(f"bound {bound!r} must read '>= number' or '<= number'")
-    return SIDES[side](value, float(number))
 
 
 def _listed(value: Any) -> list[str]:
