@@ -109,8 +109,8 @@ def searched(method: Method, data: Data, tuned: Mapping[str, Any]) -> dict[str, 
 
 def entry_of(method: Method, data: Data, tuned: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """What sims/tuned.yaml has for a strategy on this data set, else on the one that the file says is like it."""
-    found = tuned.get(method.strategy, {})
-    return found.get(data.name) or found.get(data.tuned) or None
+    found: Mapping[str, Mapping[str, Any]] = tuned.get(method.strategy, {})
+    return found.get(data.name) or found.get(data.tuned)
 
 
 def tuning(sim: Sim, tuned: Mapping[str, Any]) -> list[str]:
@@ -133,7 +133,7 @@ def tuning(sim: Sim, tuned: Mapping[str, Any]) -> list[str]:
         words.append(
             "Learning rate, local steps and a rule's own knob are those that `eiffel tune` chose for accuracy and "
             f"bytes (sims/tuned.yaml), in at most {most} trials for each strategy and data set, on seeds {seeds}. "
-            "That is not a choice for fairness or joules: most strategies take the largest number of local steps."
+            "That is not a choice for fairness or joules."
         )
     if edges:
         words.append(f"On the edge of the searched grid, so that better may lie beyond: {_by_data(edges)}.")
@@ -154,7 +154,7 @@ def _from_alike(method: Method, data: Data, tuned: Mapping[str, Any]) -> bool:
 
 
 def _by_data(pairs: Sequence[tuple[str, str]], everyone: int = 0) -> str:
-    """ "one and two on this; all on that", from (what, data set)."""
+    """From (what, data set): on this one, two; on that all."""
     groups: dict[str, list[str]] = {}
     for what, data in pairs:
         groups.setdefault(data, []).append(what)
